@@ -1,0 +1,1 @@
+"""The process beside the engine: takes configurations, holds their leases, reports what happened."""

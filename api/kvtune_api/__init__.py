@@ -1,0 +1,1 @@
+"""Vocabulary of kvtune: types, names and units that processes share."""

@@ -1,0 +1,1 @@
+"""Offline work: traces, the traffic generator and driver, static grids."""
