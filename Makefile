@@ -1,0 +1,68 @@
+# Everything a person does with this checkout. On a fresh machine: git, make and Python >= 3.11 suffice.
+#   make demo ARGS="--seed 7"     PYTHON=/path/to/python3 chooses another Python
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+PYTHON ?=
+export PYTHON
+BIN := .venv/bin
+ARGS ?=
+ROOMS := api cache tuner operator agent lab cli
+# Two workers: the tests start real processes, and the suite is meant for two cores.
+WORKERS ?= 2
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: install install-dev
+install: ## Create .venv with everything that the demo and the commands need
+	@requirements/install.sh run
+install-dev: ## The same with the tools of development
+	@requirements/install.sh dev
+
+.PHONY: demo
+demo: install ## Watch the closed loop find a better configuration (ARGS="--help" lists the options)
+	@$(BIN)/kvtune demo $(ARGS)
+
+.PHONY: test
+test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some)
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: check
+check: install-dev ## Check format, lint, types, imports, layout and generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(ROOMS) tools
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_layout.py
+	$(BIN)/python tools/docgen.py --check
+
+.PHONY: gen
+gen: install-dev ## Rebuild every generated file
+	$(BIN)/python tools/docgen.py
+
+.PHONY: format
+format: install-dev ## Format the code and repair what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: install-dev ## Measure the figures of docs/benchmarks.md
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+# The pins for every Python that the project supports, with hashes, naming no host.
+LOCK := env -u PIP_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --group build
+.PHONY: lock
+lock: install-dev ## Renew the pins in requirements/ (ARGS="--upgrade" takes the newest versions)
+	@$(BIN)/python -c 'import uv' 2>/dev/null || $(BIN)/python -m pip install --quiet uv
+	$(LOCK) $(ARGS) --extra all --output-file requirements/run.txt pyproject.toml
+	$(LOCK) $(ARGS) --extra all --extra dev --constraint requirements/run.txt \
+		--output-file requirements/dev.txt pyproject.toml
+
+.PHONY: clean
+clean: ## Remove .venv and every cache and build output
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(ROOMS) tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

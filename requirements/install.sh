@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Bring .venv to what a lock file says, then install kvtune itself into it, editable. Called by make: install.sh run|dev
+# Does nothing (in a few milliseconds) when .venv already is what the lock files say.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kind=${1:?"usage: requirements/install.sh run|dev"}
+lock=requirements/$kind.txt
+[ -f "$lock" ] || { echo "kvtune: no lock file $lock (kinds: run, dev)" >&2; exit 2; }
+venv=.venv
+log=$venv/install.log
+stamp=$venv/.kvtune-installed
+
+say() { printf 'kvtune: %s\n' "$*"; }
+fail() { printf 'kvtune: %s\n' "$@" >&2; exit 1; }
+
+# A moved or copied checkout has scripts that point to the old place, so the place belongs to the key.
+key=$(cat requirements/run.txt requirements/dev.txt pyproject.toml requirements/install.sh <(pwd -P) | cksum)
+[ -x $venv/bin/python ] && [ -f $stamp ] && installed=$(cat $stamp) || installed=
+case $installed in
+    "$kind $key" | "dev $key") exit 0 ;;
+esac
+
+new_enough='import sys; sys.exit(sys.version_info < (3, 11))'
+python_of_the_machine() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if command -v "$candidate" >/dev/null && "$candidate" -c "$new_enough" 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    local found
+    found=$("${PYTHON:-python3}" --version 2>&1) || found="no ${PYTHON:-python3}"
+    fail "needs Python 3.11 or newer, found: $found." \
+        "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3 ..."
+}
+
+make_venv() {
+    local python
+    python=$(python_of_the_machine)
+    say "creating $venv with $("$python" --version) ($python)"
+    local said
+    if ! said=$("$python" -m venv --clear $venv 2>&1); then
+        printf '%s\n' "$said" >&2
+        rm -rf $venv
+        fail "$python cannot create a virtual environment. On Debian and Ubuntu install its package:" \
+            "    apt-get install $("$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')"
+    fi
+}
+
+# Show one line per package instead of pip's own output, which goes to the log.
+progress() {
+    local total=$1
+    awk -v total="$total" -v log_file="$log" '
+        { print > log_file; fflush(log_file) }
+        /^Requirement already satisfied: / { n++; next }
+        /^Collecting / { n++; printf "  [%d/%d] %s\n", n, total, $2; fflush() }
+        /^Installing collected packages/ { print "  installing what was fetched (some seconds)"; fflush() }
+    '
+}
+
+install() {
+    local total
+    total=$(grep -E '^[a-z0-9].*==' "$lock" | grep -c -v "sys_platform == 'win32'") || true
+    say "installing $total locked packages from $lock into $venv (every file checked by its hash)"
+    PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
+        --requirement "$lock" 2>&1 | progress "$total" \
+        || { tail -n 30 $log >&2; fail "the installation failed; all of pip's output is in $log"; }
+    say "installing kvtune itself, editable"
+    $venv/bin/python -m pip install --no-input --disable-pip-version-check --quiet \
+        --no-deps --no-index --no-build-isolation --editable . \
+        || fail "the installation of kvtune itself failed"
+}
+
+usable() { $venv/bin/python -c "$new_enough" && $venv/bin/pip --version; }
+usable >/dev/null 2>&1 || make_venv
+rm -f $stamp
+install
+printf '%s %s\n' "$kind" "$key" >$stamp
+say "installed; the next start skips this"
