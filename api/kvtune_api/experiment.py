@@ -1,0 +1,269 @@
+"""KVCacheExperiment: one comparison of a candidate with the incumbent, and its ledger.
+
+The spec never changes: it holds a snapshot of what is judged. The status is a bounded ledger from which
+`kvtune replay` recomputes every verdict: raw counter increases by pair and epoch, coins, drops with reasons,
+and a checkpoint of every test where older rows have left the ring.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvtune_api.codec import frozen
+from kvtune_api.knobs import CacheConfig
+from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
+from kvtune_api.policy import Metadata, PolicySpec
+
+LEDGER_VERSION = 1
+RING_ROWS = 176
+"""About 370 bytes a row keep an object under 64 KiB."""
+
+
+class Kind(StrEnum):
+    """What an experiment is for."""
+
+    GAIN = "Gain"
+    AA = "AA"
+
+
+@frozen
+class Pair:
+    """Two agents with like traffic; the coin of a block says which one runs the candidate first."""
+
+    first: str
+    second: str
+
+
+@frozen
+class ExperimentSpec:
+    """What is judged: immutable."""
+
+    policy: str
+    policy_uid: str
+    policy_spec: PolicySpec
+    """Snapshot of the policy at the start."""
+
+    policy_hash: str
+    number: int
+    kind: Kind = Kind.GAIN
+    incumbent: CacheConfig
+    candidate: CacheConfig
+    strategy: str
+    """Which proposer named the candidate."""
+
+    why: Annotated[str, Field(max_length=512)] = ""
+    predicted_gain: float | None = None
+    predicted_objective: float | None = None
+    seed: Annotated[int, Field(ge=0)]
+    pairs: Annotated[tuple[Pair, ...], Field(max_length=500)]
+    pairing: str
+    """Hash of the matching that the pairs come from."""
+
+    max_pairs: int
+    run_in: bool
+    """Whether two blocks with equal configurations come first."""
+
+
+@frozen
+class TestState:
+    """A sequential test after some Deltas: enough to go on from."""
+
+    __test__ = False
+
+    log_products: tuple[float, ...]
+    n: int
+    mean: float
+    q: float
+    """Sum of squared deviations."""
+
+    s0: float
+    sum: float
+
+
+@frozen
+class Figures:
+    """Counter increases of one agent over one measuring window."""
+
+    requests: float
+    prompt_tokens: float
+    hit_tokens: float
+    passes: float = 0.0
+    bytes_down: float = 0.0
+    within: float | None = None
+    """Requests within the TTFT limit (largest histogram boundary not above it)."""
+
+    timed: float | None = None
+    """Requests whose TTFT was counted."""
+
+    roots: float | None = None
+    """New session roots; absent where the engine does not count them."""
+
+
+@frozen
+class Row:
+    """One pair in one epoch of one block."""
+
+    block: int
+    attempt: int = 0
+    """Grows when a block is repeated with new coins."""
+
+    epoch: Literal[1, 2]
+    pair: int
+    coin: bool
+    """True: the pair's second agent runs the candidate in epoch 1."""
+
+    start: float
+    end: float
+    candidate: Figures | None = None
+    control: Figures | None = None
+    dropped: str | None = None
+    """Why the pair does not count in this block (blind to which arm is which)."""
+
+
+class BlockKind(StrEnum):
+    """What a block measures."""
+
+    RUN_IN = "RunIn"
+    TEST = "Test"
+
+
+@frozen
+class Epoch:
+    """The epoch that runs now. Bounds are engine seconds on the agents' grid."""
+
+    block: int
+    attempt: int
+    epoch: Literal[1, 2]
+    kind: BlockKind
+    switch_at: float
+    """From here on the configurations are pushed."""
+
+    measure_from: float
+    measure_to: float
+    generation: int
+    """Push generation of this epoch's assignment."""
+
+    confirmed: bool = False
+    """Whether every agent of the experiment has reported this epoch's configuration."""
+
+
+@frozen
+class Decision:
+    """What was decided at a block's end: replay must come to the same."""
+
+    block: int
+    attempt: int
+    deltas: int
+    verdict: str
+    reason: str
+    e_values: dict[str, float]
+    """ln of the e-value of each test."""
+
+
+@frozen
+class GuardrailPlan:
+    """One guardrail as it is judged."""
+
+    name: str
+    margin: float
+    sd: float
+
+
+@frozen
+class Evidence:
+    """The tests in short, for people."""
+
+    deltas: int = 0
+    effect: float | None = None
+    sd: float | None = None
+    interval: tuple[float, float] | None = None
+    e_value: float | None = None
+    threshold: float | None = None
+    p_value: float | None = None
+    candidate: dict[str, float] = Field(default_factory=dict)
+    """Means of the candidate arm: objective, hitRate, ttft."""
+
+    control: dict[str, float] = Field(default_factory=dict)
+    guardrails: dict[str, float] = Field(default_factory=dict)
+    """Mean Delta of each guardrail."""
+
+    sample_ratio: str = "NotAvailable"
+    """p-value bound of the sample-ratio gate, or NotAvailable."""
+
+
+@frozen
+class WatchState:
+    """The watch after a promotion."""
+
+    holdback: str
+    partner: str
+    """The promoted agent of the holdback's pair."""
+
+    pair: int
+    windows: Annotated[tuple[tuple[float, float], ...], Field(max_length=100)]
+    differences: tuple[float | None, ...] = ()
+    threshold: float
+    pair_difference: float
+
+
+@frozen
+class Breach:
+    """What the breaker saw when it tripped."""
+
+    at: float
+    check: str
+    message: Annotated[str, Field(max_length=1024)]
+
+
+@frozen
+class ExperimentStatus:
+    """The bounded ledger."""
+
+    ledger_version: int = LEDGER_VERSION
+    phase: Phase = Phase.PROPOSED
+    phase_since: float = 0.0
+    deadline: float = 0.0
+    """Engine seconds by which this phase must have ended."""
+
+    epoch: Epoch | None = None
+    generation_base: int = 0
+    candidate_since: float | None = None
+    """Engine seconds since which the candidate has been running anywhere."""
+
+    washout: float = 0.0
+    window: float = 0.0
+    noise_objective: float | None = None
+    guardrails: Annotated[tuple[GuardrailPlan, ...], Field(max_length=8)] = ()
+    power: float | None = None
+    guardrail_power: float | None = None
+    estimated_end: float | None = None
+    checkpoint: dict[str, TestState] = Field(default_factory=dict)
+    """State of every test before the first row of the ring; empty while no row has left it."""
+
+    checkpoint_blocks: int = 0
+    """Test blocks that the checkpoint covers."""
+
+    rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 1000)] = ()
+    decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS)] = ()
+    evidence: Evidence = Evidence()
+    last_data_at: float = 0.0
+    watch: WatchState | None = None
+    breach: Breach | None = None
+    approved: bool = False
+    outcome: Outcome | None = None
+    reason: OutcomeReason | None = None
+    message: Annotated[str, Field(max_length=1024)] = ""
+    ended_at: datetime | None = None
+
+
+@frozen
+class KVCacheExperiment:
+    """One experiment: what is judged, and everything that was seen."""
+
+    api_version: Literal["kvtune.dev/v1alpha1"] = API_VERSION
+    kind: Literal["KVCacheExperiment"] = "KVCacheExperiment"
+    metadata: Metadata
+    spec: ExperimentSpec
+    status: ExperimentStatus = ExperimentStatus()

@@ -1,0 +1,159 @@
+"""Names that processes and users share: API group, condition types, reasons, metrics and labels.
+
+Every metric name of kvtune stands here and nowhere else. Reasons are CamelCase and stable: users alert on them.
+"""
+
+from enum import StrEnum
+from typing import Final, Literal
+
+GROUP: Final = "kvtune.dev"
+API_VERSION: Final[Literal["kvtune.dev/v1alpha1"]] = "kvtune.dev/v1alpha1"
+
+
+class Phase(StrEnum):
+    """Where a policy stands."""
+
+    IDLE = "Idle"
+    PAUSED = "Paused"
+    PROPOSED = "Proposed"
+    RUN_IN = "RunIn"
+    WASHOUT = "Washout"
+    MEASURING = "Measuring"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    PROMOTING = "Promoting"
+    WATCHING = "Watching"
+    ROLLING_BACK = "RollingBack"
+
+
+class Outcome(StrEnum):
+    """How an experiment ended. Everything but Promoted keeps the incumbent."""
+
+    PROMOTED = "Promoted"
+    REJECTED = "Rejected"
+    ROLLED_BACK = "RolledBack"
+    INCONCLUSIVE = "Inconclusive"
+    ABORTED = "Aborted"
+
+
+class OutcomeReason(StrEnum):
+    """Why an experiment ended as it did."""
+
+    SUPERIOR = "Superior"
+    HARM_OBJECTIVE = "HarmObjective"
+    HARM_GUARDRAIL = "HarmGuardrail"
+    BREAKER = "Breaker"
+    WATCH = "Watch"
+    PROMOTION_FAILED = "PromotionFailed"
+    MAX_PAIRS = "MaxPairs"
+    NO_DATA = "NoData"
+    SAMPLE_RATIO = "SampleRatio"
+    NOT_APPROVED = "NotApproved"
+    USER = "User"
+    SUPERSEDED = "Superseded"
+    BUDGET = "Budget"
+    SHUTDOWN = "Shutdown"
+    UNDERPOWERED = "Underpowered"
+
+
+class ConditionType(StrEnum):
+    """What a condition is about."""
+
+    ACCEPTED = "Accepted"
+    AGENTS_READY = "AgentsReady"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    TARGETS_MET = "TargetsMet"
+    EXPERIMENTING = "Experimenting"
+    FENCED = "Fenced"
+    CONVERGED = "Converged"
+
+
+class Reason(StrEnum):
+    """Machine reasons of conditions and events."""
+
+    VALID = "Valid"
+    INVALID = "Invalid"
+    READY = "Ready"
+    NO_AGENTS = "NoAgents"
+    TOO_FEW_AGENTS = "TooFewAgents"
+    UNREACHABLE = "Unreachable"
+    KNOB_UNSUPPORTED = "KnobUnsupported"
+    MIXED_VERSIONS = "MixedVersions"
+    MIXED_CONFIGS = "MixedConfigurations"
+    AVAILABLE = "Available"
+    NO_DATA = "NoData"
+    NO_TRAFFIC = "NoTraffic"
+    MET = "Met"
+    VIOLATED = "Violated"
+    UNKNOWN = "Unknown"
+    RESOLUTION_INSUFFICIENT = "ResolutionInsufficient"
+    INCUMBENT_VIOLATES_TARGET = "IncumbentViolatesTarget"
+    RUNNING = "Running"
+    RESTING = "Resting"
+    COOLDOWN = "Cooldown"
+    OBSERVING = "Observing"
+    PAUSED = "Paused"
+    NOTHING_TO_TRY = "NothingToTry"
+    UNDERPOWERED = "Underpowered"
+    TOO_LONG = "TooLong"
+    BUDGET = "Budget"
+    FENCED = "Fenced"
+    IN_SYNC = "InSync"
+    OUT_OF_SYNC = "OutOfSync"
+    EXPERIMENT_STARTED = "ExperimentStarted"
+    EXPERIMENT_ENDED = "ExperimentEnded"
+    GUARDRAIL_TRIPPED = "GuardrailTripped"
+    PROMOTED = "Promoted"
+    LEASE_LAPSED = "LeaseLapsed"
+    EPOCH_DROPPED = "EpochDropped"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    ROLLBACK_LATE = "RollbackLate"
+    SUPERSEDED = "Superseded"
+    NOT_AVAILABLE = "NotAvailable"
+
+
+class Metric(StrEnum):
+    """Metric names. vLLM's own names are used where vLLM has one."""
+
+    VLLM_TTFT = "vllm:time_to_first_token_seconds"
+    VLLM_PROMPT_TOKENS = "vllm:prompt_tokens"
+    VLLM_REQUESTS = "vllm:request_success"
+    VLLM_DEVICE_QUERIES = "vllm:prefix_cache_queries"
+    VLLM_DEVICE_HITS = "vllm:prefix_cache_hits"
+    VLLM_EXTERNAL_QUERIES = "vllm:external_prefix_cache_queries"
+    VLLM_EXTERNAL_HITS = "vllm:external_prefix_cache_hits"
+    VLLM_QUEUE_TIME = "vllm:request_queue_time_seconds"
+    AGENT_INFO = "kvtune_agent_info"
+    AGENT_CONFIG_TTL = "kvtune_agent_cache_ttl_seconds"
+    AGENT_CONFIG_RATIO = "kvtune_agent_eviction_ratio"
+    AGENT_CONFIG_HOST = "kvtune_agent_host_memory_bytes"
+    AGENT_HOST_USED = "kvtune_agent_host_memory_used_bytes"
+    AGENT_ROLE = "kvtune_agent_candidate"
+    AGENT_GENERATION = "kvtune_agent_config_generation"
+    AGENT_LEASE = "kvtune_agent_lease_remaining_seconds"
+    AGENT_LEASE_LAPSES = "kvtune_agent_lease_lapses"
+    AGENT_COUNTERS_AT = "kvtune_agent_counters_timestamp_seconds"
+    AGENT_STARTED_AT = "kvtune_agent_start_time_seconds"
+    AGENT_EVICTION_PASSES = "kvtune_agent_eviction_passes"
+    AGENT_EVICTED_BLOCKS = "kvtune_agent_evicted_blocks"
+    AGENT_BYTES_DOWN = "kvtune_agent_bytes_written_down"
+    AGENT_ERRORS = "kvtune_agent_request_errors"
+    AGENT_NEW_ROOTS = "kvtune_agent_new_session_roots"
+    AGENT_STALL = "kvtune_agent_stall_seconds"
+    AGENT_REFUSED = "kvtune_agent_refused_pushes"
+    CONTROL_TICK = "kvtune_tick_duration_seconds"
+    CONTROL_TICKS_FAILED = "kvtune_ticks_failed"
+    CONTROL_PHASE = "kvtune_policy_phase"
+    CONTROL_SLI = "kvtune_policy_sli"
+    CONTROL_TARGET = "kvtune_policy_target"
+    CONTROL_EXPERIMENTS = "kvtune_experiments_ended"
+    CONTROL_E_VALUE = "kvtune_experiment_e_value"
+    CONTROL_DELTAS = "kvtune_experiment_deltas"
+    CONTROL_PUSHES = "kvtune_pushes"
+    CONTROL_MISSING = "kvtune_missing_samples"
+
+
+LABEL_REASON: Final = "reason"
+LABEL_POLICY: Final = "policy"
+LABEL_OUTCOME: Final = "outcome"
+LABEL_PHASE: Final = "phase"
+LABEL_SLI: Final = "sli"

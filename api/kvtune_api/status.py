@@ -1,0 +1,173 @@
+"""What the control plane answers in a policy's status. Written by it alone, read by users and by its next tick.
+
+Everything that a restarted control plane needs is here or in the running experiment: it keeps nothing else.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from kvtune_api.codec import frozen
+from kvtune_api.knobs import CacheConfig
+from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
+
+TRIALS_KEPT = 300
+
+
+class Truth(StrEnum):
+    """Kubernetes' three-valued condition status."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@frozen
+class Condition:
+    """One aspect of the policy's state, as Kubernetes writes conditions."""
+
+    type: ConditionType
+    status: Truth
+    reason: Reason
+    message: Annotated[str, Field(max_length=1024)]
+    last_transition_time: datetime
+    observed_generation: int = 0
+
+
+class Met(StrEnum):
+    """Whether a target is met, as far as the measurement can say."""
+
+    MET = "Met"
+    VIOLATED = "Violated"
+    UNKNOWN = "Unknown"
+
+
+@frozen
+class Sli:
+    """One service level indicator over the last span, against its target."""
+
+    name: str
+    """`ttft` (share of requests within the limit) or `hitRate`."""
+
+    value: float | None = None
+    """The value; absent with a `reason` when it could not be measured."""
+
+    low: float | None = None
+    """Lower bound, where histogram boundaries leave a range."""
+
+    high: float | None = None
+    """Upper bound, where histogram boundaries leave a range."""
+
+    target: float | None = None
+    """What is asked for; absent when the policy sets no such target."""
+
+    met: Met = Met.UNKNOWN
+    reason: str | None = None
+    message: Annotated[str, Field(max_length=512)] | None = None
+
+
+@frozen
+class Trial:
+    """One ended experiment in short: what the proposers remember."""
+
+    experiment: str
+    number: int
+    candidate: CacheConfig
+    incumbent: CacheConfig
+    strategy: str
+    outcome: Outcome
+    reason: OutcomeReason
+    ended_at: datetime
+    deltas: int = 0
+    effect: float | None = None
+    """Mean Delta of the objective; absent without any."""
+
+    sd: float | None = None
+    predicted: float | None = None
+    """Gain predicted by the proposer; absent where it predicts none."""
+
+    guardrails: dict[str, float] = Field(default_factory=dict)
+    """Mean Delta of each guardrail plus its margin (>= 0: not worse than allowed)."""
+
+    objective: float | None = None
+    """Mean objective of the candidate arm."""
+
+    shifted: bool = False
+    """True once the workload has moved since: the deny-list then no longer holds it."""
+
+
+@frozen
+class Noise:
+    """Sd of a Delta in a run-in or in the last experiment: the s0 of the next."""
+
+    objective: Annotated[float, Field(gt=0)]
+    guardrails: dict[str, float] = Field(default_factory=dict)
+    measured_at: datetime
+    pairing: str
+    """Hash of the pairs it was measured on."""
+
+
+@frozen
+class Promotion:
+    """A configuration that was proven better, and by what."""
+
+    config: CacheConfig
+    experiment: str | None = None
+    at: datetime
+
+
+@frozen
+class FalsePositives:
+    """Result of mode AATest: how often equal configurations were declared different."""
+
+    experiments: int = 0
+    promoted: int = 0
+    rejected: int = 0
+
+
+@frozen
+class PolicyStatus:
+    """The state of one policy."""
+
+    phase: Phase = Phase.IDLE
+    waiting_for: Annotated[str, Field(max_length=512)] = ""
+    """Why the phase waits, with numbers."""
+
+    observed_generation: int = 0
+    spec_hash: str = ""
+    """Digest of the spec this status speaks of."""
+
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    slis: Annotated[tuple[Sli, ...], Field(max_length=8)] = ()
+    agents: int = 0
+    agents_ready: int = 0
+    incumbent: CacheConfig | None = None
+    """The configuration that all agents outside a candidate arm run."""
+
+    promoted: Promotion | None = None
+    experiment: str | None = None
+    """Name of the running experiment."""
+
+    experiments_started: int = 0
+    push_generation: int = 0
+    """Number of the newest assignment of configurations to agents."""
+
+    last_outcome: str = ""
+    trials: Annotated[tuple[Trial, ...], Field(max_length=TRIALS_KEPT)] = ()
+    noise: Noise | None = None
+    cooldown_until: datetime | None = None
+    estimated_end: datetime | None = None
+    power: float | None = None
+    """Probability that the running (or refused) experiment finds the gain it looks for."""
+
+    expected_false_promotions: float = 0.0
+    """Upper bound on expected false promotions so far: alpha times experiments decided."""
+
+    would_try: CacheConfig | None = None
+    """Mode Observe: the candidate that an experiment would test."""
+
+    would_gain: float | None = None
+    false_positives: FalsePositives | None = None
+    paused_by_guardrail: bool = False

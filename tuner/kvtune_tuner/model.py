@@ -1,0 +1,107 @@
+"""The values that `plan` takes and gives: what was seen, what is to be done. Used by the control plane's shell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.names import Reason
+from kvtune_api.policy import KVCachePolicy
+from kvtune_api.status import PolicyStatus
+from kvtune_api.wire import Counters, Push, Report
+from kvtune_tuner.sli import Missing
+
+
+class Verb(StrEnum):
+    """What a user may ask of a running control plane."""
+
+    ABORT = "abort"
+    PAUSE = "pause"
+    RESUME = "resume"
+    APPROVE = "approve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One wish of a user. `target` names an experiment (abort, approve) or is empty for the running one."""
+
+    id: str
+    verb: Verb
+    target: str = ""
+
+
+class EventType(StrEnum):
+    """How an event is shown."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something a user should know, with a machine reason and a message with numbers."""
+
+    type: EventType
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSeen:
+    """One agent of the pool in this tick: its report, or why there is none."""
+
+    name: str
+    report: Report | None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Everything that one step of one policy may look at. Nothing else enters a decision."""
+
+    now: datetime
+    """The control plane's (scaled) clock, aware."""
+
+    policy: KVCachePolicy
+    experiment: KVCacheExperiment | None
+    """The running experiment, if status names one."""
+
+    agents: tuple[AgentSeen, ...]
+    """Sorted by name."""
+
+    samples: Mapping[float, Mapping[str, Counters | Missing]]
+    """Counters by moment (engine seconds) and agent: the moments that `needs` asked for."""
+
+    newest: Mapping[str, Counters | Missing] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    token: int = 0
+    """This control plane's fencing token."""
+
+    fenced: bool = False
+    """True when an agent has refused our token."""
+
+    ends_at: datetime | None = None
+    """When the control plane is to stop (a demo's bound): no experiment starts that cannot end by then."""
+
+    speed: float = 1.0
+    """Scaled seconds per wall second; leases count wall seconds."""
+
+    tick_seconds: float = 5.0
+    """Scaled seconds between ticks."""
+
+    shutdown: bool = False
+    """True when the control plane is being stopped: end the experiment, restore the incumbents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do: statuses to write (before the pushes), pushes, events, commands carried out."""
+
+    status: PolicyStatus
+    experiment: KVCacheExperiment | None
+    """The experiment to create or update; None when there is nothing to write."""
+
+    pushes: Mapping[str, Push]
+    events: tuple[Event, ...] = ()
+    done: tuple[Command, ...] = ()
