@@ -1,6 +1,6 @@
 """Between kvtune's types and JSON: one way in, one way out.
 
-`frozen` makes the types of this room: pydantic dataclasses, immutable, camelCase outside and snake_case inside.
+`frozen` makes the types of this room: pydantic dataclasses, immutable, camelCase outside, snake_case inside.
 `parse` reports everything that is wrong at once, with paths as the user wrote them. No NaN or Infinity ever
 leaves (`dump` writes null, and a caller that needs the reason says it in a field of its own).
 """
@@ -48,7 +48,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 @lru_cache(maxsize=64)
 def _adapter(cls: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(cls)
+    return TypeAdapter(cast(Any, cls))
 
 
 def adapter(cls: type[T]) -> TypeAdapter[T]:

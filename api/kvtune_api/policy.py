@@ -56,7 +56,7 @@ class TTFTTarget:
     """The share: 0.95 asks that 95 % of the requests are within the limit."""
 
     limit: PositiveDuration
-    """The limit. Best at a boundary of the engine's TTFT histogram (vLLM's: 100ms, 250ms, 500ms, 750ms, 1s)."""
+    """The limit. Best at a boundary of the engine's TTFT histogram (vLLM: 100ms, 250ms, 500ms, 750ms, 1s)."""
 
 
 @frozen

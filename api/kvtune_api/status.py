@@ -1,4 +1,4 @@
-"""What the control plane answers in a policy's status. Written by it alone, read by users and by its next tick.
+"""What the control plane answers in a policy's status. Written by it alone, read by all.
 
 Everything that a restarted control plane needs is here or in the running experiment: it keeps nothing else.
 """

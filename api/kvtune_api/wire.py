@@ -77,7 +77,7 @@ class Running:
 
 @frozen
 class Histogram:
-    """Cumulative counts by upper bound; the last count is that of +Inf, so counts has one more than bounds."""
+    """Cumulative counts by upper bound; the last count is that of +Inf (one more count than bounds)."""
 
     bounds: tuple[float, ...]
     counts: tuple[Count, ...]
@@ -133,7 +133,7 @@ class ReuseAges:
     first_edge_seconds: Annotated[float, Field(gt=0)] = 1.0
     bins_per_octave: Annotated[int, Field(ge=1, le=64)] = 8
     counts: tuple[Count, ...]
-    """Re-touches by age: bin 0 is below the first edge, bin i ends at first_edge * 2**(i / bins_per_octave)."""
+    """Re-touches by age: bin 0 is below the first edge, bin i ends at first edge * 2**(i / octave bins)."""
 
 
 @frozen
