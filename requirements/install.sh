@@ -62,10 +62,10 @@ progress() {
 
 install() {
     local total
-    total=$(grep -E '^[a-z0-9].*==' "$lock" | grep -c -v "sys_platform == 'win32'") || true
+    total=$(grep -E '^[a-z0-9].*==' "$lock" | grep -v "sys_platform == 'win32'" | sed 's/==.*//' | sort -u | wc -l)
     say "installing $total locked packages from $lock into $venv (every file checked by its hash)"
-    PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
-        --requirement "$lock" 2>&1 | progress "$total" \
+    PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --progress-bar off \
+        --require-hashes --requirement "$lock" 2>&1 | progress "$total" \
         || { tail -n 30 $log >&2; fail "the installation failed; all of pip's output is in $log"; }
     say "installing kvtune itself, editable"
     $venv/bin/python -m pip install --no-input --disable-pip-version-check --quiet \
