@@ -37,11 +37,11 @@ check: install-dev ## Check format, lint, types, imports, layout and generated f
 	$(BIN)/mypy $(ROOMS) tools
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_layout.py
-	$(BIN)/python tools/docgen.py --check
+	$(BIN)/python -m tools.docgen --check
 
 .PHONY: gen
 gen: install-dev ## Rebuild every generated file
-	$(BIN)/python tools/docgen.py
+	$(BIN)/python -m tools.docgen
 
 .PHONY: format
 format: install-dev ## Format the code and repair what the linter can
