@@ -1,0 +1,72 @@
+"""What a person reads when their machine lacks something that the installation needs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def _install(checkout: Path, kind: str, python: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "requirements/install.sh", kind],
+        cwd=checkout,
+        env={**os.environ, "PYTHON": python},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def _script(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_older_python_is_named_with_the_version_that_is_needed(checkout: Path) -> None:
+    old = _script(checkout / "old", '[ "$1" = --version ] && echo "Python 3.9.18" && exit 0', "exit 1")
+    done = _install(checkout, "run", old)
+
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer, found: Python 3.9.18" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_does_not_exist_is_named(checkout: Path) -> None:
+    done = _install(checkout, "run", "/no/python")
+
+    assert done.returncode == 1
+    assert "found: no /no/python" in done.stderr
+
+
+def test_a_python_without_venv_names_the_package_to_install(checkout: Path) -> None:
+    lame = _script(
+        checkout / "lame",
+        '[ "$2" = venv ] && echo "ensurepip is not available" && exit 1',
+        f'exec {sys.executable} "$@"',
+    )
+    done = _install(checkout, "run", lame)
+
+    assert done.returncode == 1
+    assert "ensurepip is not available" in done.stderr
+    assert f"apt-get install python3.{sys.version_info.minor}-venv" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_an_unknown_kind_is_refused(checkout: Path) -> None:
+    done = _install(checkout, "prod", sys.executable)
+
+    assert done.returncode == 2
+    assert "no lock file requirements/prod.txt" in done.stderr
