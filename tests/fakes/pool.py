@@ -210,7 +210,7 @@ def _refusal(agent: SimAgent, push: Push) -> Refused | None:
         return Refused(status=401, reason="Unauthorized", message=f"{agent.name}: wrong bearer token")
     unknown = sorted(set(point(push.config)) & agent.unsupported)
     if unknown:
-        return Refused(status=422, reason="KnobUnsupported", message=f"{unknown[0]}: not supported")
+        return Refused(status=422, reason="UnsupportedKnob", message=f"{unknown[0]}: not supported")
     if push.token < agent.token:
         return _stale("StaleToken", f"token {push.token} is lower than {agent.token}")
     if push.token > agent.token:
@@ -218,12 +218,17 @@ def _refusal(agent: SimAgent, push: Push) -> Refused | None:
     if push.policy_uid != agent.policy_uid:
         if agent.role is not Role.CANDIDATE:
             return None
-        return _stale("Leased", f"policy {agent.policy_uid} has a candidate under a lease")
+        return _stale("CandidateOfOtherPolicy", f"policy {agent.policy_uid} has a candidate under a lease")
     if push.generation < agent.generation:
         return _stale("StaleGeneration", f"generation {push.generation} is lower than {agent.generation}")
-    if push.generation == agent.generation and push != agent.last_push:
-        return _stale("GenerationReused", f"generation {push.generation} was sent with another body")
+    if push.generation == agent.generation and not _same(push, agent.last_push):
+        return _stale("GenerationConflict", f"generation {push.generation} was sent with another body")
     return None
+
+
+def _same(push: Push, last: Push | None) -> bool:
+    """Whether a push repeats the last one; another lease is a renewal."""
+    return last is not None and push.role is last.role and point(push.config) == point(last.config)
 
 
 def _stale(reason: str, message: str) -> Refused:

@@ -38,7 +38,7 @@ def stepwise(special: CacheConfig, *, gain: float, share_gain: float = 0.0, hit_
 def per_octave(
     origin: CacheConfig, gains: Mapping[Knob, float], *, hit_rate: float = 0.5, share: float = 0.8
 ) -> Surface:
-    """Each doubling of a knob from `origin` adds its gain of hit rate (kept in .2 to .8), half to the share."""
+    """Each doubling of a knob from `origin` adds its gain of hit rate (in .2 to .8), half to the share."""
     start = point(origin)
 
     def response(config: CacheConfig) -> Response:
