@@ -1,0 +1,1 @@
+"""Implementations of the control plane's ports: files, HTTP to agents. Only composition roots import them."""

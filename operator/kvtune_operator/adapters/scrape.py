@@ -1,0 +1,95 @@
+"""SLIs by direct scrape of the agents: the port `Metrics` where no Prometheus is configured.
+
+`/metrics` gives the newest counters. A past moment comes from what was scraped before, else from the agent's
+own ring by `GET /v1/report?at=`, so a restarted control plane misses no window bound that agents still hold.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from kvtune_api.wire import GRID_SECONDS, Counters, Report
+from kvtune_operator.adapters.agents import fetch_report
+from kvtune_operator.adapters.exposition import counters_of
+from kvtune_operator.adapters.fetch import METRICS_BYTES, Fetcher
+from kvtune_operator.ports import Metrics, Unreachable
+from kvtune_tuner.sli import Missing, MissingReason
+
+KEPT_PER_AGENT = 512
+ACCEPT = "text/plain;version=0.0.4"
+
+
+class ScrapeMetrics(Metrics):
+    """Implement `ports.Metrics` over the agents' HTTP interface."""
+
+    def __init__(self, fetcher: Fetcher, *, kept_per_agent: int = KEPT_PER_AGENT) -> None:
+        self._fetcher = fetcher
+        self._kept_per_agent = kept_per_agent
+        self._samples: dict[str, OrderedDict[float, Counters]] = {}
+
+    async def newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
+        """The counters of every agent at its newest closed grid time."""
+        self._samples = {agent: kept for agent, kept in self._samples.items() if agent in set(agents)}
+        return await self._fetcher.for_each(agents, self._scrape)
+
+    async def counters_at(
+        self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0
+    ) -> Mapping[str, Counters | Missing]:
+        """Samples at engine second `at`, or up to `slack_seconds` before it."""
+
+        async def find(agent: str) -> Counters | Missing:
+            return self._kept(agent, at, slack_seconds) or await self._ask(agent, at, slack_seconds)
+
+        return await self._fetcher.for_each(agents, find)
+
+    async def _scrape(self, agent: str) -> Counters | Missing:
+        url = f"{agent}/metrics"
+        answer = await self._fetcher.get(url, limit_bytes=METRICS_BYTES, accept=ACCEPT)
+        if isinstance(answer, Unreachable):
+            return Missing(reason=MissingReason.UNREACHABLE, message=answer.message)
+        if answer.status != 200:
+            message = f"GET {url}: HTTP {answer.status} {answer.shown}".strip()
+            return Missing(reason=MissingReason.UNREACHABLE, message=message)
+        found = counters_of(answer.body, url)
+        if isinstance(found, Counters):
+            self._keep(agent, found)
+        return found
+
+    async def _ask(self, agent: str, at: float, slack_seconds: float) -> Counters | Missing:
+        moment = at // GRID_SECONDS * GRID_SECONDS
+        if at - moment > slack_seconds:
+            message = f"{agent}: {at:g} s is not a multiple of {GRID_SECONDS} s, no counters are kept for it"
+            return Missing(reason=MissingReason.BOUND_MISSED, message=message)
+        url = f"{agent}/v1/report?at={moment:.0f}"
+        report = await fetch_report(self._fetcher, url)
+        if isinstance(report, Unreachable):
+            return Missing(reason=MissingReason.UNREACHABLE, message=report.message)
+        found = _counters_in(report, moment, url)
+        if isinstance(found, Counters):
+            self._keep(agent, found)
+        return found
+
+    def _kept(self, agent: str, at: float, slack_seconds: float) -> Counters | None:
+        kept: Mapping[float, Counters] = self._samples.get(agent, {})
+        if at in kept:
+            return kept[at]
+        near = [moment for moment in kept if at - slack_seconds <= moment <= at]
+        return kept[max(near)] if near else None
+
+    def _keep(self, agent: str, counters: Counters) -> None:
+        kept = self._samples.setdefault(agent, OrderedDict())
+        kept[counters.at] = counters
+        while len(kept) > self._kept_per_agent:
+            kept.popitem(last=False)
+
+
+def _counters_in(report: Report, at: float, url: str) -> Counters | Missing:
+    counters = report.counters
+    if counters is None:
+        why = report.missing or "no reason given"
+        reason = MissingReason.BOUND_MISSED if why == "BoundMissed" else MissingReason.NO_DATA
+        return Missing(reason=reason, message=f"GET {url}: no counters ({why})")
+    if not math.isclose(counters.at, at, abs_tol=1e-6):
+        message = f"GET {url}: counters of {counters.at:g} s instead"
+        return Missing(reason=MissingReason.INCONSISTENT, message=message)
+    return counters
