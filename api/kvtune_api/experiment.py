@@ -15,6 +15,7 @@ from kvtune_api.codec import frozen
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
 from kvtune_api.policy import Metadata, PolicySpec
+from kvtune_api.status import Pair
 
 LEDGER_VERSION = 1
 RING_ROWS = 176
@@ -26,14 +27,6 @@ class Kind(StrEnum):
 
     GAIN = "Gain"
     AA = "AA"
-
-
-@frozen
-class Pair:
-    """Two agents with like traffic; the coin of a block says which one runs the candidate first."""
-
-    first: str
-    second: str
 
 
 @frozen
@@ -72,14 +65,32 @@ class TestState:
 
     __test__ = False
 
-    log_products: tuple[float, ...]
+    s0: float
     n: int
     mean: float
     q: float
-    """Sum of squared deviations."""
+    """Sum of squared deviations from the mean."""
 
-    s0: float
     sum: float
+    log_products: tuple[float, ...]
+    log_e_max: float = 0.0
+
+
+@frozen
+class Checkpoint:
+    """Every test after the blocks that have left the ring."""
+
+    blocks: int
+    """Test blocks that are in here and no longer in the ring."""
+
+    recent_blocks: Annotated[tuple[tuple[float, int], ...], Field(max_length=2)] = ()
+    """Sum and number of the superiority x of the last two of them."""
+
+    tests: dict[str, TestState]
+    """By name: superior, harm, and for each guardrail NAME.noninferior, NAME.harm."""
+
+    candidate_roots: float | None = None
+    control_roots: float | None = None
 
 
 @frozen
@@ -89,8 +100,8 @@ class Figures:
     requests: float
     prompt_tokens: float
     hit_tokens: float
-    passes: float = 0.0
-    bytes_down: float = 0.0
+    passes: float | None = None
+    bytes_down: float | None = None
     within: float | None = None
     """Requests within the TTFT limit (largest histogram boundary not above it)."""
 
@@ -146,7 +157,13 @@ class Epoch:
     """Push generation of this epoch's assignment."""
 
     confirmed: bool = False
-    """Whether every agent of the experiment has reported this epoch's configuration."""
+    """Whether every agent that answers has reported this epoch's configuration."""
+
+    lapses: dict[str, int] = Field(default_factory=dict)
+    """Lease lapses that each candidate agent had counted before this epoch."""
+
+    troubled: dict[str, str] = Field(default_factory=dict)
+    """Agents whose pair cannot count in this epoch, and why (restart, drift): blind to which arm they are."""
 
 
 @frozen
@@ -198,14 +215,22 @@ class WatchState:
     """The watch after a promotion."""
 
     holdback: str
+    """The one agent that keeps the incumbent while the promotion is watched."""
+
     partner: str
     """The promoted agent of the holdback's pair."""
 
     pair: int
-    windows: Annotated[tuple[tuple[float, float], ...], Field(max_length=100)]
-    differences: tuple[float | None, ...] = ()
-    threshold: float
+    windows: Annotated[tuple[tuple[float, float], ...], Field(max_length=100)] = ()
+    differences: Annotated[tuple[float | None, ...], Field(max_length=100)] = ()
+    """Promoted minus holdback in the objective, one per window that is over; null where it is missing."""
+
+    epochs: int
+    """Epochs of the experiment from which the pair's own difference is known."""
+
+    sd_delta: float
     pair_difference: float
+    """Partner minus holdback in the experiment, the arms' effect cancelled."""
 
 
 @frozen
@@ -224,13 +249,24 @@ class ExperimentStatus:
     ledger_version: int = LEDGER_VERSION
     phase: Phase = Phase.PROPOSED
     phase_since: float = 0.0
+    started_at: float = 0.0
+    """Engine seconds at which the experiment was created."""
+
     deadline: float = 0.0
     """Engine seconds by which this phase must have ended."""
 
     epoch: Epoch | None = None
-    generation_base: int = 0
-    candidate_since: float | None = None
-    """Engine seconds since which the candidate has been running anywhere."""
+    generation: int = 0
+    """Push generation of the newest assignment of this experiment."""
+
+    unreachable_since: dict[str, float] = Field(default_factory=dict)
+    """Agents of the experiment that do not answer, and since when (engine seconds)."""
+
+    promoting_since: float | None = None
+    """Engine seconds since which the promotion has been running."""
+
+    promoted_agents: int = 0
+    """How many agents the ramp of a promotion has reached."""
 
     washout: float = 0.0
     window: float = 0.0
@@ -239,11 +275,8 @@ class ExperimentStatus:
     power: float | None = None
     guardrail_power: float | None = None
     estimated_end: float | None = None
-    checkpoint: dict[str, TestState] = Field(default_factory=dict)
-    """State of every test before the first row of the ring; empty while no row has left it."""
-
-    checkpoint_blocks: int = 0
-    """Test blocks that the checkpoint covers."""
+    checkpoint: Checkpoint | None = None
+    """State of every test before the first row of the ring; absent while no test row has left it."""
 
     rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 1000)] = ()
     decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS)] = ()

@@ -1,6 +1,7 @@
 """Names that processes and users share: API group, condition types, reasons, metrics and labels.
 
-Every metric name of kvtune stands here and nowhere else. Reasons are CamelCase and stable: users alert on them.
+Every metric name of kvtune stands here and nowhere else. Reasons are CamelCase and stable: people alert on
+them.
 """
 
 from enum import StrEnum
@@ -65,6 +66,7 @@ class ConditionType(StrEnum):
     EXPERIMENTING = "Experimenting"
     FENCED = "Fenced"
     CONVERGED = "Converged"
+    INCUMBENT_HEALTHY = "IncumbentHealthy"
 
 
 class Reason(StrEnum):

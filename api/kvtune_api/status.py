@@ -99,14 +99,40 @@ class Trial:
 
 
 @frozen
+class Pair:
+    """Two agents with like traffic; the coin of a block says which one runs the candidate first."""
+
+    first: str
+    second: str
+
+
+@frozen
 class Noise:
     """Sd of a Delta in a run-in or in the last experiment: the s0 of the next."""
 
     objective: Annotated[float, Field(gt=0)]
     guardrails: dict[str, float] = Field(default_factory=dict)
     measured_at: datetime
+    pairs: Annotated[tuple[Pair, ...], Field(max_length=500)]
+    """The pairs it was measured on."""
+
     pairing: str
-    """Hash of the pairs it was measured on."""
+    """Hash of those pairs."""
+
+    effect_over_sd: float | None = None
+    """|effect| / sd of the last experiment: short windows serve only large effects."""
+
+
+@frozen
+class Workload:
+    """The workload in short, to notice later that it has moved."""
+
+    request_rate: Annotated[float, Field(ge=0)] | None = None
+    """Requests per second and agent, mean over the agents that say; absent where none does."""
+
+    touches: Annotated[float, Field(ge=0)] = 0.0
+    reused: Annotated[tuple[float, ...], Field(max_length=64)] = ()
+    """Share of all touches that are re-touches within 1, 2, 4, ... seconds; empty with too few touches."""
 
 
 @frozen
@@ -157,7 +183,13 @@ class PolicyStatus:
     last_outcome: str = ""
     trials: Annotated[tuple[Trial, ...], Field(max_length=TRIALS_KEPT)] = ()
     noise: Noise | None = None
+    workload: Workload | None = None
+    """The workload under which the trials were made."""
+
     cooldown_until: datetime | None = None
+    next_try_at: datetime | None = None
+    """When proposals are made again after there was nothing to try."""
+
     estimated_end: datetime | None = None
     power: float | None = None
     """Probability that the running (or refused) experiment finds the gain it looks for."""
@@ -170,4 +202,5 @@ class PolicyStatus:
 
     would_gain: float | None = None
     false_positives: FalsePositives | None = None
-    paused_by_guardrail: bool = False
+    paused_because: Annotated[str, Field(max_length=512)] = ""
+    """Why the policy is paused without `spec.paused`: a guardrail, or the command `pause`."""

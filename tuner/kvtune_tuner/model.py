@@ -1,4 +1,4 @@
-"""The values that `plan` takes and gives: what was seen, what is to be done. Used by the control plane's shell."""
+"""The values that `plan` takes and gives: what was seen, what is to be done. Shared with the shell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,0 +1,264 @@
+"""Decide, in the resting phase Idle, whether an experiment starts, and with what. Pure.
+
+Everything that could make an experiment worthless or too dangerous is refused here, before any exposure:
+too few agents, no traffic, no power, no time. Each refusal is a reason that the user sees.
+"""
+
+import hashlib
+from dataclasses import replace
+
+from kvtune_api.codec import digest
+from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, Kind, KVCacheExperiment
+from kvtune_api.names import ConditionType, Phase, Reason
+from kvtune_api.policy import Metadata, Mode
+from kvtune_api.status import Pair, Truth
+from kvtune_tuner.assign import pairing_hash
+from kvtune_tuner.candidate import next_candidate
+from kvtune_tuner.design import Design, designed, guardrail_plans, pairing, underpowered
+from kvtune_tuner.draft import (
+    Draft,
+    condition,
+    later,
+    moment,
+    runs,
+    waiting,
+    with_condition,
+    with_event,
+    with_status,
+)
+from kvtune_tuner.effect import hit_rate
+from kvtune_tuner.epochs import armed, first_run_in
+from kvtune_tuner.observe import hold_reason, pool_window
+from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
+from kvtune_tuner.schedule import (
+    estimated_duration_s,
+    shortest_duration_s,
+)
+from kvtune_tuner.sli import Missing, MissingReason
+from kvtune_tuner.ttft import quantile_bounds
+from kvtune_tuner.workload import workload_of, workload_shifted
+
+NO_TRY_SECONDS = 600.0
+"""After there was nothing to try, proposals are made again this much later."""
+
+
+def considered(draft: Draft) -> Draft:
+    """Start an experiment if one may start; else say why not."""
+    held = _held(draft)
+    if held is not None:
+        reason, why = held
+        return _resting(draft, reason, why)
+    draft = _with_shift(draft)
+    proposal = _proposal(draft)
+    if isinstance(proposal, NothingToTry):
+        retry = proposal.retry_at or later(draft.seen.now, NO_TRY_SECONDS)
+        draft = with_status(draft, replace(draft.status, next_try_at=retry, would_try=None, would_gain=None))
+        return _resting(draft, Reason.NOTHING_TO_TRY, proposal.reason)
+    if draft.seen.policy.spec.mode is Mode.OBSERVE:
+        return _observing(draft, proposal)
+    return _started(draft, proposal)
+
+
+def _resting(draft: Draft, reason: Reason, why: str) -> Draft:
+    draft = with_condition(draft, ConditionType.EXPERIMENTING, Truth.FALSE, reason, why)
+    return waiting(draft, why)
+
+
+def _held(draft: Draft) -> tuple[Reason, str] | None:
+    """Why nothing can start now."""
+    status, now = draft.status, draft.seen.now
+    if (why := hold_reason(draft)) is not None:
+        ready = condition(status, ConditionType.AGENTS_READY)
+        return (ready.reason if ready and ready.status is Truth.FALSE else Reason.UNREACHABLE, why)
+    if status.incumbent is None:
+        return (Reason.MIXED_CONFIGS, status.waiting_for or "no start configuration is known")
+    off = [n for n, r in zip(draft.names, draft.reports, strict=True) if not runs(r, status.incumbent)]
+    if off and draft.seen.policy.spec.mode is not Mode.OBSERVE:
+        return (Reason.OUT_OF_SYNC, f"{len(off)} agents are still changing to the incumbent")
+    traffic = pool_window(draft)
+    if isinstance(traffic, Missing):
+        kind = Reason.NO_TRAFFIC if traffic.reason is MissingReason.NO_TRAFFIC else Reason.NO_DATA
+        return (kind, f"no measurements: {traffic.message}")
+    if (why := _half_span(draft, traffic.seconds)) is not None:
+        return (Reason.NO_DATA, why)
+    if status.cooldown_until is not None and now < status.cooldown_until:
+        return (Reason.COOLDOWN, f"cooldown until {status.cooldown_until:%H:%M:%S}")
+    if status.next_try_at is not None and now < status.next_try_at:
+        resting = condition(status, ConditionType.EXPERIMENTING)
+        return (resting.reason, resting.message) if resting else (Reason.NOTHING_TO_TRY, "nothing to try")
+    return None
+
+
+def _half_span(draft: Draft, seconds: float) -> str | None:
+    span = draft.seen.policy.spec.metrics.span.seconds
+    if seconds >= span / 2:
+        return None
+    return f"the incumbent's own measurement comes first: {seconds:.0f} of {span:.0f} s seen"
+
+
+def _with_shift(draft: Draft) -> Draft:
+    """Remember the workload; when it has moved, old losses no longer count against a candidate."""
+    now = workload_of(draft.reports)
+    then = draft.status.workload
+    if then is None:
+        return with_status(draft, replace(draft.status, workload=now))
+    moved = workload_shifted(then, now) if draft.status.trials else None
+    if moved is None:
+        return draft
+    trials = tuple(replace(trial, shifted=True) for trial in draft.status.trials)
+    draft = with_status(draft, replace(draft.status, trials=trials, workload=now))
+    return with_event(
+        draft, Reason.SUPERSEDED, f"the workload has shifted, earlier losses count no more: {moved}"
+    )
+
+
+def _proposal(draft: Draft) -> Candidate | NothingToTry:
+    incumbent = draft.status.incumbent
+    assert incumbent is not None, "checked by _held"
+    spec = draft.seen.policy.spec
+    if spec.mode is Mode.AA_TEST:
+        return Candidate(config=incumbent, strategy=spec.strategy, why="A/A: candidate equals incumbent")
+    return next_candidate(
+        Request(
+            spec=spec,
+            space=draft.space,
+            incumbent=incumbent,
+            reports=draft.reports,
+            trials=draft.status.trials,
+            noise=draft.status.noise.objective if draft.status.noise else None,
+            seed=seed(draft, draft.status.experiments_started + 1),
+            now=draft.seen.now,
+            service=_service(draft),
+        )
+    )
+
+
+def _service(draft: Draft) -> Service:
+    found = pool_window(draft)
+    target = draft.seen.policy.spec.targets.ttft
+    if isinstance(found, Missing):
+        return Service()
+    rate = hit_rate(found)
+    bounds = quantile_bounds(found, target.quantile) if target else None
+    seconds = None if bounds is None or isinstance(bounds, Missing) else bounds.high_s or bounds.low_s
+    return Service(hit_rate=None if isinstance(rate, Missing) else rate, ttft_seconds=seconds)
+
+
+def seed(draft: Draft, number: int) -> int:
+    """The seed of an experiment's coins: the same for the same policy and number."""
+    text = f"{draft.seen.policy.metadata.uid}:{number}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def _observing(draft: Draft, proposal: Candidate) -> Draft:
+    status = replace(
+        draft.status,
+        would_try=proposal.config,
+        would_gain=proposal.predicted_gain,
+        next_try_at=None,
+        cooldown_until=later(draft.seen.now, 60.0),
+    )
+    return _resting(with_status(draft, status), Reason.OBSERVING, f"mode Observe: would try {proposal.why}")
+
+
+def _started(draft: Draft, candidate: Candidate) -> Draft:
+    pairs, noise_known = pairing(draft)
+    run_in = not noise_known
+    noise = draft.status.noise if noise_known else None
+    design = designed(draft, candidate, len(pairs), noise, run_in=run_in)
+    refused = _refused(draft, candidate, design)
+    if refused is not None:
+        reason, why = refused
+        retry = later(draft.seen.now, NO_TRY_SECONDS)
+        draft = with_status(draft, replace(draft.status, next_try_at=retry, power=design.power))
+        return _resting(draft, reason, why)
+    draft = _created(draft, candidate, pairs, design, run_in=run_in)
+    if run_in:
+        return first_run_in(draft)
+    assert noise is not None, "no run-in means that the noise is known"
+    return armed(draft, noise, guardrail_plans(draft, noise.guardrails))
+
+
+def _refused(draft: Draft, candidate: Candidate, design: Design) -> tuple[Reason, str] | None:
+    settings = draft.seen.policy.spec.experiment
+    if draft.seen.policy.spec.mode is not Mode.AA_TEST and (why := underpowered(design)) is not None:
+        return Reason.UNDERPOWERED, why
+    longest = estimated_duration_s(design.timing)
+    if longest > settings.max_duration.seconds:
+        return (
+            Reason.TOO_LONG,
+            f"an experiment may take {longest / 3600:.1f} h, maxDuration is {settings.max_duration}",
+        )
+    shortest = shortest_duration_s(design.timing, settings.min_pairs)
+    if draft.seen.ends_at is not None:
+        left = (draft.seen.ends_at - draft.seen.now).total_seconds()
+        if shortest > left:
+            return (
+                Reason.BUDGET,
+                f"an experiment takes at least {shortest:.0f} s and {max(left, 0):.0f} s are left; "
+                f"next would be {candidate.why}",
+            )
+    return None
+
+
+def _created(
+    draft: Draft, candidate: Candidate, pairs: tuple[Pair, ...], design: Design, *, run_in: bool
+) -> Draft:
+    policy = draft.seen.policy
+    number = draft.status.experiments_started + 1
+    name = f"{policy.metadata.name}-{number:05d}"
+    incumbent = draft.status.incumbent
+    assert incumbent is not None, "checked by _held"
+    spec = ExperimentSpec(
+        policy=policy.metadata.name,
+        policy_uid=policy.metadata.uid or policy.metadata.name,
+        policy_spec=policy.spec,
+        policy_hash=digest(policy.spec),
+        number=number,
+        kind=Kind.AA if policy.spec.mode is Mode.AA_TEST else Kind.GAIN,
+        incumbent=incumbent,
+        candidate=candidate.config,
+        strategy=str(candidate.strategy),
+        why=candidate.why[:500],
+        predicted_gain=candidate.predicted_gain,
+        predicted_objective=candidate.predicted_objective,
+        seed=seed(draft, number),
+        pairs=pairs,
+        pairing=pairing_hash([(pair.first, pair.second) for pair in pairs]),
+        max_pairs=candidate.max_pairs or policy.spec.experiment.max_pairs,
+        run_in=run_in,
+    )
+    expected = replace(
+        design.timing, pairs=min(design.timing.pairs, max(policy.spec.experiment.min_pairs, 9))
+    )
+    end = draft.now_s + estimated_duration_s(expected)
+    record = ExperimentStatus(
+        phase=Phase.PROPOSED,
+        phase_since=draft.now_s,
+        started_at=draft.now_s,
+        last_data_at=draft.now_s,
+        washout=design.washout,
+        window=design.window,
+        power=design.power,
+        guardrail_power=design.guardrail_power,
+        estimated_end=end,
+    )
+    metadata = Metadata(
+        name=name, namespace=policy.metadata.namespace, labels={"kvtune.dev/policy": spec.policy}
+    )
+    draft = replace(draft, experiment=KVCacheExperiment(metadata=metadata, spec=spec, status=record))
+    status = replace(
+        draft.status,
+        experiment=name,
+        experiments_started=number,
+        estimated_end=moment(end),
+        power=design.power,
+        would_try=None,
+        would_gain=None,
+        next_try_at=None,
+        cooldown_until=None,
+    )
+    draft = with_status(draft, status)
+    running = f"{name}: {candidate.why}"
+    draft = with_condition(draft, ConditionType.EXPERIMENTING, Truth.TRUE, Reason.RUNNING, running)
+    return with_event(draft, Reason.EXPERIMENT_STARTED, running)

@@ -1,0 +1,138 @@
+"""Gather what the guards look at while a candidate is live, and end the experiment when one trips. Pure."""
+
+from dataclasses import replace
+
+from kvtune_api.experiment import Breach
+from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
+from kvtune_api.status import Truth
+from kvtune_tuner.assign import Arm
+from kvtune_tuner.draft import (
+    Draft,
+    condition,
+    ended,
+    newest_at,
+    wall,
+    window,
+    with_condition,
+    with_record,
+    with_warning,
+)
+from kvtune_tuner.guard import (
+    ArmAgent,
+    BreakerLimits,
+    GuardInput,
+    PairWindows,
+    Target,
+    breaker_spans,
+    first_violation,
+    incumbent_violates,
+)
+from kvtune_tuner.needs import exposed_since
+from kvtune_tuner.promote import promoted_agents
+from kvtune_tuner.switching import assignment
+
+
+def guarded(draft: Draft) -> Draft:
+    """End the experiment at once when a guard trips. Statistics play no part here."""
+    draft = _reachability(draft)
+    seen = _guard_input(draft)
+    if seen is None:
+        return draft
+    if seen.short:
+        draft = _noted(draft, incumbent_violates(seen))
+    violation = first_violation(seen)
+    if violation is None:
+        return draft
+    breach = Breach(at=draft.now_s, check=violation.check, message=violation.message[:1000])
+    draft = with_record(draft, replace(draft.live.status, breach=breach))
+    draft = with_warning(draft, Reason.GUARDRAIL_TRIPPED, violation.message)
+    return ended(draft, Outcome.ROLLED_BACK, OutcomeReason.BREAKER, violation.message)
+
+
+def _noted(draft: Draft, text: str | None) -> Draft:
+    """Say whether the incumbent violates the target itself: nothing good to return to (case 23)."""
+    old = condition(draft.status, ConditionType.INCUMBENT_HEALTHY)
+    if text is None:
+        if old is None or old.status is not Truth.FALSE:
+            return draft
+        message = "the control arm no longer violates the target"
+        return with_condition(draft, ConditionType.INCUMBENT_HEALTHY, Truth.TRUE, Reason.MET, message)
+    draft = with_condition(
+        draft, ConditionType.INCUMBENT_HEALTHY, Truth.FALSE, Reason.INCUMBENT_VIOLATES_TARGET, text
+    )
+    if old is None or old.status is not Truth.FALSE:
+        return with_warning(draft, Reason.INCUMBENT_VIOLATES_TARGET, text)
+    return draft
+
+
+def _reachability(draft: Draft) -> Draft:
+    """Remember since when an agent of the experiment does not answer."""
+    before = draft.live.status.unreachable_since
+    names = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
+    now = {name: before.get(name, draft.now_s) for name in sorted(names) if draft.report(name) is None}
+    if now == before:
+        return draft
+    return with_record(draft, replace(draft.live.status, unreachable_since=now))
+
+
+def _guard_input(draft: Draft) -> GuardInput | None:
+    since, newest = exposed_since(draft.live), newest_at(draft.seen)
+    if since is None:
+        return None
+    pairs = _pairs(draft)
+    settings = draft.live.spec.policy_spec
+    limits = BreakerLimits(
+        unreachable_s=max(3 * draft.ticks, wall(draft, settings.experiment.lease_duration.seconds))
+    )
+    spans = breaker_spans(newest, since, limits) if newest is not None else None
+    target = settings.targets.ttft
+    candidates = {candidate for _, candidate, _ in pairs}
+    if draft.live.status.phase in (Phase.PROMOTING, Phase.WATCHING):
+        candidates |= set(promoted_agents(draft.live, draft.names))
+    return GuardInput(
+        candidates=tuple(_arm_agent(draft, name) for name in sorted(candidates)),
+        controls=tuple(_arm_agent(draft, control) for _, _, control in pairs),
+        long=_windows(draft, pairs, spans.long_from_s, spans.to_s) if spans else (),
+        short=_windows(draft, pairs, spans.short_from_s, spans.to_s) if spans else (),
+        target=Target(limit_s=target.limit.seconds, quantile=target.quantile) if target else None,
+        limits=limits,
+    )
+
+
+def _arm_agent(draft: Draft, name: str) -> ArmAgent:
+    since = draft.live.status.unreachable_since.get(name)
+    return ArmAgent(name=name, unreachable_s=0.0 if since is None else max(draft.now_s - since, 1e-9))
+
+
+def _pairs(draft: Draft) -> tuple[tuple[str, str, str], ...]:
+    """(pair, candidate agent, control agent) as they run now."""
+    record = draft.live.status
+    if record.phase in (Phase.PROMOTING, Phase.WATCHING) and record.watch is not None:
+        return ((f"pair {record.watch.pair + 1}", record.watch.partner, record.watch.holdback),)
+    if record.epoch is None:
+        return ()
+    assigned = assignment(draft, record.epoch)
+    return tuple(
+        (
+            f"pair {index + 1}",
+            *(
+                (pair.first, pair.second)
+                if assigned[pair.first] is Arm.CANDIDATE
+                else (pair.second, pair.first)
+            ),
+        )
+        for index, pair in enumerate(draft.live.spec.pairs)
+    )
+
+
+def _windows(
+    draft: Draft, pairs: tuple[tuple[str, str, str], ...], start: float, end: float
+) -> tuple[PairWindows, ...]:
+    return tuple(
+        PairWindows(
+            pair=name,
+            candidate=window(draft, candidate, start, end),
+            control=window(draft, control, start, end),
+        )
+        for name, candidate, control in pairs
+    )

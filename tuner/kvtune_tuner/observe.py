@@ -1,0 +1,189 @@
+"""Describe the pool as it is: which agents can take part, and the SLIs against their targets.
+
+Pure. Sets conditions and SLIs in the draft; decides nothing about experiments.
+"""
+
+from dataclasses import replace
+
+from kvtune_api.names import ConditionType, Reason
+from kvtune_api.policy import PolicySpec
+from kvtune_api.status import Met, Sli, Truth
+from kvtune_tuner.draft import Draft, newest_at, runs, window, with_condition, with_status
+from kvtune_tuner.effect import hit_rate
+from kvtune_tuner.phases import EXPOSED
+from kvtune_tuner.scoring import HIT_RATE, TTFT
+from kvtune_tuner.sli import Missing, MissingReason, WindowCounts, pooled
+from kvtune_tuner.ttft import Standing, judge_target, share_under
+
+SMALLEST_MOVE = 0.005
+"""An SLI in status follows the measurement in steps of half a point."""
+
+_MET = {
+    Standing.MET: Met.MET,
+    Standing.VIOLATED: Met.VIOLATED,
+    Standing.RESOLUTION_INSUFFICIENT: Met.UNKNOWN,
+}
+
+
+def observed(draft: Draft) -> Draft:
+    """Set agents' figures, their conditions, the SLIs and theirs."""
+    draft = with_status(
+        draft,
+        replace(draft.status, agents=len(draft.seen.agents), agents_ready=len(draft.reports)),
+    )
+    return _targets(_metrics(_agents(draft)))
+
+
+def hold_reason(draft: Draft) -> str | None:
+    """Why no experiment can start with this pool; None when one can."""
+    versions = sorted({report.version for report in draft.reports})
+    if len(draft.reports) < 2:
+        return f"{len(draft.reports)} of {len(draft.seen.agents)} agents answer; an experiment needs 2"
+    if len(versions) > 1:
+        return f"agents run different versions ({', '.join(versions)}): waiting until they are the same"
+    if not draft.space.axes:
+        return "no knob of the policy can be changed live at every agent"
+    return None
+
+
+def _agents(draft: Draft) -> Draft:
+    kind = ConditionType.AGENTS_READY
+    silent = [agent for agent in draft.seen.agents if agent.report is None]
+    if not draft.seen.agents:
+        return with_condition(draft, kind, Truth.FALSE, Reason.NO_AGENTS, "the selector selects no agent")
+    if silent:
+        shown = "; ".join(f"{agent.name}: {agent.trouble}" for agent in silent[:3])
+        more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+        message = f"{len(silent)} of {len(draft.seen.agents)} agents do not answer: {shown}{more}"
+        return with_condition(draft, kind, Truth.FALSE, Reason.UNREACHABLE, message)
+    reason = hold_reason(draft)
+    if reason is not None:
+        return with_condition(draft, kind, Truth.FALSE, _hold_kind(draft), reason)
+    if draft.space.left_out:
+        knobs = ", ".join(draft.space.left_out)
+        message = f"tuned without {knobs}: not every agent can change it live"
+        return with_condition(draft, kind, Truth.TRUE, Reason.KNOB_UNSUPPORTED, message)
+    message = f"{len(draft.reports)} agents answer"
+    return with_condition(draft, kind, Truth.TRUE, Reason.READY, message)
+
+
+def _hold_kind(draft: Draft) -> Reason:
+    if len(draft.reports) < 2:
+        return Reason.TOO_FEW_AGENTS
+    return Reason.MIXED_VERSIONS if draft.space.axes else Reason.KNOB_UNSUPPORTED
+
+
+def recent_windows(draft: Draft) -> dict[str, WindowCounts | Missing]:
+    """Every answering agent's window over the span of the SLIs."""
+    newest = newest_at(draft.seen)
+    if newest is None:
+        reason = next((m for m in draft.seen.newest.values() if isinstance(m, Missing)), None)
+        missing = reason or Missing(reason=MissingReason.NO_DATA, message="no agent gave a sample")
+        return dict.fromkeys(draft.names, missing)
+    span = draft.seen.policy.spec.metrics.span.seconds
+    return {name: window(draft, name, newest - span, newest) for name in draft.names}
+
+
+def pool_window(draft: Draft) -> WindowCounts | Missing:
+    """The pool's window over the span of the SLIs: agents with data, together."""
+    windows = recent_windows(draft)
+    usable = [w for w in windows.values() if not isinstance(w, Missing) and w.requests]
+    if usable:
+        return pooled(usable)
+    missing = [w for w in windows.values() if isinstance(w, Missing)]
+    if missing:
+        return missing[0]
+    return Missing(reason=MissingReason.NO_TRAFFIC, message="no request was served in the last span")
+
+
+def _metrics(draft: Draft) -> Draft:
+    kind = ConditionType.METRICS_AVAILABLE
+    found = pool_window(draft)
+    if not isinstance(found, Missing):
+        message = f"every SLI window of {draft.seen.policy.spec.metrics.span} has requests"
+        return with_condition(draft, kind, Truth.TRUE, Reason.AVAILABLE, message)
+    no_traffic = found.reason is MissingReason.NO_TRAFFIC
+    reason = Reason.NO_TRAFFIC if no_traffic else Reason.NO_DATA
+    return with_condition(draft, kind, Truth.FALSE, reason, f"{found.reason}: {found.message}")
+
+
+def _targets(draft: Draft) -> Draft:
+    found = pool_window(draft)
+    slis = (_ttft(draft.seen.policy.spec, found), _hit_rate(draft.seen.policy.spec, found))
+    settled = tuple(_settled(sli, draft.status.slis) for sli in slis if sli is not None)
+    draft = with_status(draft, replace(draft.status, slis=settled))
+    asked = [sli for sli in draft.status.slis if sli.target is not None]
+    kind = ConditionType.TARGETS_MET
+    message = "; ".join(_sentence(sli) for sli in asked)
+    if any(sli.met is Met.VIOLATED for sli in asked):
+        return with_condition(draft, kind, Truth.FALSE, Reason.VIOLATED, message)
+    unknown = [sli for sli in asked if sli.met is Met.UNKNOWN]
+    if unknown:
+        insufficient = any(sli.reason == Reason.RESOLUTION_INSUFFICIENT for sli in unknown)
+        reason = Reason.RESOLUTION_INSUFFICIENT if insufficient else Reason.UNKNOWN
+        return with_condition(draft, kind, Truth.UNKNOWN, reason, message)
+    return with_condition(draft, kind, Truth.TRUE, Reason.MET, message)
+
+
+def _settled(new: Sli, known: tuple[Sli, ...]) -> Sli:
+    """The SLI as status shows it: small moves are not written, so that an idle policy causes no writes."""
+    old = next((sli for sli in known if sli.name == new.name), None)
+    if old is None or (old.target, old.met, old.reason) != (new.target, new.met, new.reason):
+        return new
+    if old.value is None or new.value is None:
+        return old if old.value is new.value else new
+    return old if abs(old.value - new.value) < SMALLEST_MOVE else new
+
+
+def _sentence(sli: Sli) -> str:
+    value = "not measured" if sli.value is None else f"{sli.value:.3f}"
+    return f"{sli.name} {value}, target {sli.target}" + (f" ({sli.message})" if sli.message else "")
+
+
+def _ttft(spec: PolicySpec, found: WindowCounts | Missing) -> Sli | None:
+    target = spec.targets.ttft
+    if target is None:
+        return None
+    if isinstance(found, Missing):
+        return Sli(name=TTFT, target=target.quantile, reason=found.reason, message=found.message[:500])
+    share = share_under(found, target.limit.seconds)
+    if isinstance(share, Missing):
+        return Sli(name=TTFT, target=target.quantile, reason=share.reason, message=share.message[:500])
+    report = judge_target(share, target.quantile)
+    unknown = report.standing is Standing.RESOLUTION_INSUFFICIENT
+    return Sli(
+        name=TTFT,
+        value=share.below,
+        low=share.below,
+        high=share.above,
+        target=target.quantile,
+        met=_MET[report.standing],
+        reason=Reason.RESOLUTION_INSUFFICIENT if unknown else None,
+        message=report.message[:500],
+    )
+
+
+def _hit_rate(spec: PolicySpec, found: WindowCounts | Missing) -> Sli:
+    target = spec.targets.hit_rate.min if spec.targets.hit_rate else None
+    value = found if isinstance(found, Missing) else hit_rate(found)
+    if isinstance(value, Missing):
+        return Sli(name=HIT_RATE, target=target, reason=value.reason, message=value.message[:500])
+    met = Met.UNKNOWN if target is None else (Met.MET if value >= target else Met.VIOLATED)
+    return Sli(name=HIT_RATE, value=value, target=target, met=met)
+
+
+def converged(draft: Draft) -> Draft:
+    """Say whether every answering agent outside a candidate arm runs the incumbent."""
+    incumbent = draft.status.incumbent
+    kind = ConditionType.CONVERGED
+    if incumbent is None:
+        return with_condition(draft, kind, Truth.UNKNOWN, Reason.UNKNOWN, "no incumbent is known yet")
+    off = [
+        name for name, report in zip(draft.names, draft.reports, strict=True) if not runs(report, incumbent)
+    ]
+    exposed = draft.experiment is not None and draft.live.status.phase in EXPOSED
+    if off and not exposed:
+        message = f"{len(off)} agents do not run the incumbent yet: {', '.join(off[:5])}"
+        return with_condition(draft, kind, Truth.FALSE, Reason.OUT_OF_SYNC, message)
+    message = "agents outside a candidate arm run the incumbent"
+    return with_condition(draft, kind, Truth.TRUE, Reason.IN_SYNC, message)

@@ -1,0 +1,229 @@
+"""Decide the next step of one policy. Pure: no I/O, no clock.
+
+The control plane calls `plan` once per tick with everything it has seen. It answers with the statuses to
+write (before anything is pushed), the pushes, and events for the user. Same input, same answer; an answer
+that changes nothing writes nothing.
+"""
+
+from dataclasses import replace
+
+from kvtune_api.codec import digest
+from kvtune_api.knobs import config as config_of
+from kvtune_api.knobs import point
+from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
+from kvtune_api.policy import Mode, PolicySpec
+from kvtune_api.status import PolicyStatus, Truth
+from kvtune_tuner.begin import considered
+from kvtune_tuner.breaker import guarded
+from kvtune_tuner.converge import pushes
+from kvtune_tuner.draft import (
+    Draft,
+    bumped,
+    ended,
+    waiting,
+    with_condition,
+    with_record,
+    with_status,
+    with_warning,
+)
+from kvtune_tuner.epochs import progressed
+from kvtune_tuner.finish import recorded, restoring
+from kvtune_tuner.model import Command, Plan, Seen, Verb
+from kvtune_tuner.observe import converged, observed
+from kvtune_tuner.phases import EXPOSED, Turn
+from kvtune_tuner.promote import begin_promotion, promoting, watching
+from kvtune_tuner.space import NoStart, live_knobs, space_of, start
+
+
+def plan(seen: Seen) -> Plan:
+    """The next step of one policy: statuses, pushes, events."""
+    draft = _draft(seen)
+    if seen.fenced:
+        return _fenced(draft)
+    draft = _incumbent(observed(_known(draft)))
+    for command in seen.commands:
+        draft = _commanded(draft, command)
+    draft = _interrupted(draft)
+    draft = converged(_stepped(draft))
+    return _plan(draft, with_pushes=True)
+
+
+def spec_hash(spec: PolicySpec) -> str:
+    """Digest of what a policy asks for; pausing is no other question."""
+    return digest(replace(spec, paused=False))
+
+
+def _draft(seen: Seen) -> Draft:
+    answered = [agent for agent in seen.agents if agent.report is not None]
+    reports = tuple(agent.report for agent in answered if agent.report is not None)
+    return Draft(
+        seen=seen,
+        status=seen.policy.status or PolicyStatus(),
+        experiment=seen.experiment,
+        space=space_of(seen.policy.spec, live_knobs(reports)),
+        reports=reports,
+        names=tuple(agent.name for agent in answered),
+    )
+
+
+def _plan(draft: Draft, *, with_pushes: bool) -> Plan:
+    status = replace(
+        draft.status,
+        phase=_phase(draft),
+        observed_generation=draft.seen.policy.metadata.generation or 0,
+        spec_hash=spec_hash(draft.seen.policy.spec),
+    )
+    changed = draft.experiment is not None and draft.experiment != draft.seen.experiment
+    return Plan(
+        status=status,
+        experiment=draft.experiment if changed else None,
+        pushes=pushes(draft) if with_pushes else {},
+        events=draft.events,
+        done=draft.done,
+    )
+
+
+def _phase(draft: Draft) -> Phase:
+    if draft.experiment is not None and draft.status.experiment is not None:
+        return draft.live.status.phase
+    return Phase.PAUSED if _pause_reason(draft) else Phase.IDLE
+
+
+def _fenced(draft: Draft) -> Plan:
+    message = "an agent has refused our token: another control plane has taken over; this one stops"
+    draft = with_condition(draft, ConditionType.FENCED, Truth.TRUE, Reason.FENCED, message)
+    return _plan(with_warning(draft, Reason.FENCED, message), with_pushes=False)
+
+
+def _known(draft: Draft) -> Draft:
+    """Bring the status in line with what agents hold and what the store has."""
+    uid = draft.seen.policy.metadata.uid
+    held = [r.running.generation for r in draft.reports if r.running.policy_uid == uid]
+    highest = max(held, default=0)
+    if highest > draft.status.push_generation:
+        draft = bumped(with_status(draft, replace(draft.status, push_generation=highest)))
+    if draft.status.experiment is not None and draft.experiment is None:
+        text = f"{draft.status.experiment} is not in the store any more; the incumbent is kept"
+        draft = with_warning(draft, Reason.SUPERSEDED, text)
+        draft = with_status(draft, replace(draft.status, experiment=None, estimated_end=None))
+    return draft
+
+
+def _incumbent(draft: Draft) -> Draft:
+    """Choose what agents outside an arm run, at the start and after an edit of the bounds."""
+    if draft.experiment is not None or not draft.space.axes:
+        return draft
+    current = draft.status.incumbent
+    if current is not None and draft.space.inside(point(current)):
+        return draft
+    found = start(draft.seen.policy.spec, draft.space, [r.running.incumbent for r in draft.reports])
+    if isinstance(found, NoStart):
+        draft = with_status(draft, replace(draft.status, incumbent=None))
+        return waiting(draft, found.message)
+    values = dict(point(found))
+    if current is not None:
+        for axis in draft.space.axes:
+            old = point(current).get(axis.knob)
+            if old is not None and axis.low <= old <= axis.high:
+                values[axis.knob] = old
+    return bumped(with_status(draft, replace(draft.status, incumbent=config_of(values))))
+
+
+def _pause_reason(draft: Draft) -> str:
+    return "spec.paused is true" if draft.seen.policy.spec.paused else draft.status.paused_because
+
+
+def _commanded(draft: Draft, command: Command) -> Draft:
+    """Carry out one wish of the user, or say why not."""
+    draft = replace(draft, done=(*draft.done, command))
+    running = draft.experiment.metadata.name if draft.experiment else ""
+    match command.verb:
+        case Verb.PAUSE:
+            return with_status(draft, replace(draft.status, paused_because="paused by kvtune pause"))
+        case Verb.RESUME:
+            return with_status(draft, replace(draft.status, paused_because=""))
+        case Verb.ABORT:
+            if not running or (command.target and command.target != running):
+                asked = command.target or "an experiment"
+                return with_warning(draft, Reason.NOT_AVAILABLE, f"abort: {asked} is not running")
+            return ended(draft, Outcome.ABORTED, OutcomeReason.USER, "aborted by the user")
+        case Verb.APPROVE:
+            waits = draft.experiment is not None and draft.live.status.phase is Phase.AWAITING_APPROVAL
+            if not waits or command.target != running:
+                text = f"approve: {command.target or 'no name'} does not wait for approval"
+                return with_warning(draft, Reason.NOT_AVAILABLE, text)
+            draft = with_record(draft, replace(draft.live.status, approved=True))
+            return begin_promotion(draft, Turn.APPROVED)
+
+
+def _interrupted(draft: Draft) -> Draft:
+    """End a running experiment that may not go on, whatever its phase and whether metrics come or not."""
+    if draft.experiment is None or draft.live.status.outcome is not None:
+        return draft
+    seen, record, spec = draft.seen, draft.live.status, draft.live.spec
+    settings = spec.policy_spec.experiment
+    if seen.policy.metadata.deletion_timestamp is not None:
+        return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was removed")
+    if spec_hash(seen.policy.spec) != spec_hash(spec.policy_spec):
+        return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was edited")
+    if pause := _pause_reason(draft):
+        return ended(draft, Outcome.ABORTED, OutcomeReason.USER, pause)
+    if seen.shutdown:
+        return ended(draft, Outcome.ABORTED, OutcomeReason.SHUTDOWN, "the control plane is being stopped")
+    if seen.ends_at is not None and seen.now >= seen.ends_at:
+        return ended(draft, Outcome.ABORTED, OutcomeReason.BUDGET, "the time given to this run is over")
+    if record.phase is not Phase.AWAITING_APPROVAL and draft.now_s - record.started_at > (
+        settings.max_duration.seconds
+    ):
+        text = f"longer than maxDuration {settings.max_duration}"
+        return ended(draft, Outcome.ABORTED, OutcomeReason.BUDGET, text)
+    return draft
+
+
+def _stepped(draft: Draft) -> Draft:
+    """One step of the phase that the policy is in."""
+    if draft.experiment is None:
+        return _rested(draft)
+    if draft.live.status.outcome is None and draft.live.status.phase in EXPOSED:
+        draft = guarded(draft)
+    record = draft.live.status
+    match record.phase:
+        case Phase.RUN_IN | Phase.WASHOUT | Phase.MEASURING:
+            draft = progressed(draft)
+        case Phase.AWAITING_APPROVAL:
+            draft = _awaiting(draft)
+        case Phase.PROMOTING:
+            draft = promoting(draft)
+        case Phase.WATCHING:
+            draft = watching(draft)
+        case Phase.ROLLING_BACK:
+            return restoring(draft) if record.phase_since < draft.now_s else draft
+        case Phase.IDLE | Phase.PAUSED | Phase.PROPOSED:
+            pass
+    if draft.live.status.phase is Phase.IDLE and draft.status.experiment is not None:
+        return recorded(draft)
+    return draft
+
+
+def _awaiting(draft: Draft) -> Draft:
+    record, name = draft.live.status, draft.live.metadata.name
+    if draft.now_s > record.deadline:
+        timeout = draft.live.spec.policy_spec.experiment.approval_timeout
+        return ended(
+            draft, Outcome.INCONCLUSIVE, OutcomeReason.NOT_APPROVED, f"not approved within {timeout}"
+        )
+    return waiting(draft, f"{name} won and waits for: kvtune approve {name}")
+
+
+def _rested(draft: Draft) -> Draft:
+    if pause := _pause_reason(draft):
+        draft = with_condition(draft, ConditionType.EXPERIMENTING, Truth.FALSE, Reason.PAUSED, pause)
+        return waiting(draft, pause)
+    seen = draft.seen
+    if seen.shutdown or seen.policy.metadata.deletion_timestamp is not None:
+        return waiting(draft, "stopping")
+    if draft.status.observed_generation != (seen.policy.metadata.generation or 0):
+        draft = with_status(draft, replace(draft.status, next_try_at=None))
+    if seen.policy.spec.mode is not Mode.OBSERVE and draft.status.would_try is not None:
+        draft = with_status(draft, replace(draft.status, would_try=None, would_gain=None))
+    return considered(draft)

@@ -1,0 +1,228 @@
+"""Promote a winner: ramp it over the pool, then watch it against a holdback. Pure.
+
+Until the watch is over the winner runs everywhere as a candidate under a lease: if the control plane dies,
+every agent returns to the incumbent by itself.
+"""
+
+import math
+from dataclasses import replace
+
+from kvtune_api.experiment import KVCacheExperiment, WatchState
+from kvtune_api.names import Outcome, OutcomeReason, Reason
+from kvtune_api.status import Promotion
+from kvtune_api.wire import Role
+from kvtune_tuner.draft import (
+    Draft,
+    bumped,
+    clock_time,
+    ended,
+    grid_up,
+    runs,
+    turned,
+    waiting,
+    wall,
+    window,
+    with_event,
+    with_record,
+    with_status,
+)
+from kvtune_tuner.effect import objective, pair_difference
+from kvtune_tuner.ledger import blocks, read
+from kvtune_tuner.phases import Turn
+from kvtune_tuner.rows import LATE_WALL_SECONDS
+from kvtune_tuner.scoring import gib_configured, prices, score
+from kvtune_tuner.sli import Missing, MissingReason
+from kvtune_tuner.watch import Keep, Revert, Unknown, Wait, WatchRule, watch_verdict
+
+RAMP_TICKS = 60
+"""A promotion that has not reached the pool after so many ticks (and three leases) has failed."""
+
+
+def begin_promotion(draft: Draft, turn: Turn) -> Draft:
+    """Start the ramp: the arms' agents first, then twice as many in each step."""
+    lease = draft.live.spec.policy_spec.experiment.lease_duration.seconds
+    deadline = draft.now_s + RAMP_TICKS * draft.ticks + wall(draft, 3 * lease)
+    draft = bumped(turned(draft, turn, deadline=deadline))
+    record = draft.live.status
+    since = grid_up(draft.now_s)
+    ramp = 2 * len(draft.live.spec.pairs) - 1
+    record = replace(
+        record,
+        promoting_since=since,
+        promoted_agents=ramp,
+        epoch=None,
+        watch=_watch_state(draft.live),
+    )
+    return with_record(draft, record)
+
+
+def _watch_state(experiment: KVCacheExperiment) -> WatchState:
+    """Hold back the second agent of the pair that counted most often (the best match among equals)."""
+    usable = [
+        (epoch_pair, row)
+        for block in blocks(experiment.status.rows, run_in=False)
+        for row in block.rows
+        if row.dropped is None
+        for epoch_pair in (row.pair,)
+    ]
+    counted = [sum(pair == index for pair, _ in usable) for index in range(len(experiment.spec.pairs))]
+    index = counted.index(max(counted))
+    pair = experiment.spec.pairs[index]
+    differences = _own_differences(experiment, index)
+    readings = read(experiment)
+    sd = readings[-1].tests.superior.sd if readings else None
+    return WatchState(
+        holdback=pair.second,
+        partner=pair.first,
+        pair=index,
+        epochs=max(2 * len(differences), 1),
+        sd_delta=sd or experiment.status.noise_objective or 0.0,
+        pair_difference=math.fsum(differences) / len(differences) if differences else 0.0,
+    )
+
+
+def _own_differences(experiment: KVCacheExperiment, index: int) -> list[float]:
+    """First minus second agent of a pair, one figure per block: the mean of both epochs cancels the arms."""
+    spec, found = experiment.spec, []
+    for block in blocks(experiment.status.rows, run_in=False):
+        mine = sorted((r for r in block.rows if r.pair == index), key=lambda row: row.epoch)
+        if len(mine) != 2 or any(row.dropped is not None for row in mine):
+            continue
+        epochs = []
+        for row in mine:
+            seconds = row.end - row.start
+            candidate = score(row.candidate, seconds, spec.candidate, spec.policy_spec)
+            control = score(row.control, seconds, spec.incumbent, spec.policy_spec)
+            second_is_candidate = row.coin == (row.epoch == 1)
+            epochs.append((control, candidate) if second_is_candidate else (candidate, control))
+        own = pair_difference(epochs[0], epochs[1])
+        if not isinstance(own, Missing):
+            found.append(own)
+    return found
+
+
+def promoted_agents(experiment: KVCacheExperiment, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which agents run the winner now: those of the arms first, then by name; never the holdback."""
+    record = experiment.status
+    holdback = record.watch.holdback if record.watch else ""
+    arms = [name for pair in experiment.spec.pairs for name in (pair.first, pair.second)]
+    order = [*arms, *sorted(set(names) - set(arms))]
+    return tuple(name for name in order if name != holdback)[: record.promoted_agents]
+
+
+def promoting(draft: Draft) -> Draft:
+    """One step of the ramp."""
+    record = draft.live.status
+    names = tuple(agent.name for agent in draft.seen.agents)
+    targets = promoted_agents(draft.live, names)
+    open_ = [name for name in targets if not _runs_candidate(draft, name)]
+    if open_:
+        if draft.now_s > record.deadline:
+            text = f"{len(open_)} agents did not take the winner in time: {', '.join(open_[:5])}"
+            return ended(draft, Outcome.ROLLED_BACK, OutcomeReason.PROMOTION_FAILED, text)
+        return waiting(
+            draft, f"promoting: {len(targets) - len(open_)} of {len(names) - 1} agents run the winner"
+        )
+    if len(targets) < len(names) - 1:
+        return with_record(draft, replace(record, promoted_agents=2 * record.promoted_agents))
+    return _begin_watch(draft)
+
+
+def _runs_candidate(draft: Draft, name: str) -> bool:
+    report, record = draft.report(name), draft.live.status
+    return (
+        report is not None
+        and report.running.role is Role.CANDIDATE
+        and report.running.generation == record.generation
+        and runs(report, draft.live.spec.candidate)
+    )
+
+
+def _begin_watch(draft: Draft) -> Draft:
+    record, settings = draft.live.status, draft.live.spec.policy_spec.experiment
+    start = grid_up(draft.now_s + record.washout)
+    length = grid_up(record.window)
+    windows = tuple((start + k * length, start + (k + 1) * length) for k in range(settings.watch_windows))
+    assert record.watch is not None, "set when the promotion began"
+    grace = settings.no_data_timeout.seconds + wall(draft, 3 * settings.lease_duration.seconds)
+    draft = turned(draft, Turn.RAMPED, deadline=windows[-1][1] + grace + 10 * draft.ticks)
+    record = draft.live.status
+    assert record.watch is not None
+    return with_record(draft, replace(record, watch=replace(record.watch, windows=windows)))
+
+
+def watching(draft: Draft) -> Draft:
+    """One step of the watch: take in windows that are over, then keep, revert or wait."""
+    if draft.now_s > draft.live.status.deadline:
+        return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, "the watch passed its deadline")
+    draft = _measured_windows(draft)
+    watch = draft.live.status.watch
+    assert watch is not None, "set when the promotion began"
+    match watch_outcome(watch):
+        case Wait(message=message):
+            until = clock_time(watch.windows[len(watch.differences)][1])
+            return waiting(draft, f"watching the promotion: {message}, the next until {until}")
+        case Revert(message=message):
+            return ended(draft, Outcome.ROLLED_BACK, OutcomeReason.WATCH, message)
+        case Unknown(message=message):
+            return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, message)
+        case Keep(message=message):
+            return _promoted(draft, message)
+
+
+def watch_outcome(watch: WatchState) -> Wait | Keep | Revert | Unknown:
+    """What the watch's record says; replay asks the same."""
+    missing = Missing(reason=MissingReason.NO_DATA, message="this window of the watch has no figures")
+    return watch_verdict(
+        [missing if value is None else value for value in watch.differences],
+        watch.pair_difference,
+        WatchRule(windows=len(watch.windows), epochs=watch.epochs, sd_delta=watch.sd_delta),
+    )
+
+
+def _measured_windows(draft: Draft) -> Draft:
+    watch = draft.live.status.watch
+    assert watch is not None
+    differences = list(watch.differences)
+    for start, end in watch.windows[len(differences) :]:
+        if draft.now_s < end:
+            break
+        found = _difference(draft, watch, start, end)
+        grace = max(2 * draft.ticks, wall(draft, LATE_WALL_SECONDS))
+        if isinstance(found, Missing) and draft.now_s - end < grace:
+            break
+        differences.append(None if isinstance(found, Missing) else found)
+    return with_record(
+        draft, replace(draft.live.status, watch=replace(watch, differences=tuple(differences)))
+    )
+
+
+def _difference(draft: Draft, watch: WatchState, start: float, end: float) -> float | Missing:
+    spec = draft.live.spec
+    values = []
+    for name, config in ((watch.partner, spec.candidate), (watch.holdback, spec.incumbent)):
+        counts = window(draft, name, start, end)
+        if isinstance(counts, Missing):
+            return counts
+        value = objective(counts, gib_configured=gib_configured(config), prices=prices(spec.policy_spec))
+        if isinstance(value, Missing):
+            return value
+        values.append(value)
+    return values[0] - values[1]
+
+
+def _promoted(draft: Draft, message: str) -> Draft:
+    """The winner is the incumbent from now on, at every agent, without a lease."""
+    name, winner = draft.live.metadata.name, draft.live.spec.candidate
+    record = draft.live.status
+    won = f"{record.message}; watch: {message}"
+    draft = turned(draft, Turn.WATCHED, deadline=draft.now_s)
+    draft = with_record(
+        draft,
+        replace(
+            draft.live.status, outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR, message=won[:1000]
+        ),
+    )
+    promotion = Promotion(config=winner, experiment=name, at=draft.seen.now)
+    draft = bumped(with_status(draft, replace(draft.status, incumbent=winner, promoted=promotion)))
+    return with_event(draft, Reason.PROMOTED, f"{name}: {won}")

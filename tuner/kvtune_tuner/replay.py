@@ -1,0 +1,96 @@
+"""Recompute every verdict of an experiment from its ledger alone, and say where it differs. Pure."""
+
+import math
+from dataclasses import dataclass
+
+from kvtune_api.experiment import Decision, KVCacheExperiment
+from kvtune_api.names import Outcome, OutcomeReason
+from kvtune_tuner.compare import s0_from_run_in
+from kvtune_tuner.ledger import Reading, decision, read, run_in_deltas
+from kvtune_tuner.promote import watch_outcome
+from kvtune_tuner.watch import Keep, Revert
+
+TOLERANCE = 1e-9
+"""Relative difference of a log e-value that is still the same number written twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """What a replay found. `verdicts` were recomputed; `notes` say what the ledger no longer holds."""
+
+    verdicts: int
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def replay(experiment: KVCacheExperiment) -> ReplayResult:
+    """Compare each recorded decision, the noise, the watch and the outcome with what the rows say."""
+    record = experiment.status
+    if record.noise_objective is None:
+        return ReplayResult(verdicts=0, notes=("no test block was measured",))
+    readings = {(r.block.number, r.block.attempt): r for r in read(experiment)}
+    differences = [*_noise(experiment)]
+    verdicts = 0
+    for recorded in record.decisions:
+        reading = readings.get((recorded.block, recorded.attempt))
+        if reading is None:
+            differences.append(f"block {recorded.block}: a decision is recorded but its rows are not there")
+            continue
+        verdicts += 1
+        differences += _compared(recorded, reading)
+    verdicts += record.watch is not None and len(record.watch.differences) > 0
+    differences += _outcome(experiment)
+    covered = record.checkpoint.blocks if record.checkpoint else 0
+    notes = (f"starts at the checkpoint after {covered} blocks",) if covered else ()
+    return ReplayResult(verdicts=verdicts, differences=tuple(differences), notes=notes)
+
+
+def _compared(recorded: Decision, reading: Reading) -> list[str]:
+    found, where = decision(reading), f"block {recorded.block} attempt {recorded.attempt}"
+    differences = [
+        f"{where}: {name} is recorded as {old} and recomputed as {new}"
+        for name, old, new in (
+            ("verdict", recorded.verdict, found.verdict),
+            ("reason", recorded.reason, found.reason),
+            ("deltas", recorded.deltas, found.deltas),
+        )
+        if old != new
+    ]
+    for test in sorted(recorded.e_values.keys() | found.e_values.keys()):
+        old, new = recorded.e_values.get(test), found.e_values.get(test)
+        if old is None or new is None or not math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            differences.append(f"{where}: ln e of {test} is recorded as {old} and recomputed as {new}")
+    return differences
+
+
+def _noise(experiment: KVCacheExperiment) -> list[str]:
+    record = experiment.status
+    deltas = [d.objective for d in run_in_deltas(experiment, ()) if d.objective is not None]
+    if not experiment.spec.run_in or len(deltas) < 2 or record.checkpoint is not None:
+        return []
+    found = max(s0_from_run_in(deltas), 1e-4)
+    if record.noise_objective is not None and math.isclose(found, record.noise_objective, rel_tol=TOLERANCE):
+        return []
+    return [f"run-in: s0 is recorded as {record.noise_objective} and recomputed as {found}"]
+
+
+def _outcome(experiment: KVCacheExperiment) -> list[str]:
+    """The outcome must follow from the last decision, and after a promotion from the watch."""
+    record = experiment.status
+    if record.outcome is None:
+        return []
+    last = record.decisions[-1].verdict if record.decisions else "none"
+    if record.outcome is Outcome.PROMOTED and last != "Promote":
+        return [f"outcome Promoted, but the last verdict is {last}"]
+    if record.outcome is Outcome.REJECTED and last != "Reject":
+        return [f"outcome Rejected, but the last verdict is {last}"]
+    if record.reason is OutcomeReason.MAX_PAIRS and last != "Inconclusive":
+        return [f"outcome Inconclusive(MaxPairs), but the last verdict is {last}"]
+    if record.watch is None or not record.watch.windows:
+        return []
+    watched = watch_outcome(record.watch)
+    if record.outcome is Outcome.PROMOTED and not isinstance(watched, Keep):
+        return [f"outcome Promoted, but the watch says: {watched.message}"]
+    if record.reason is OutcomeReason.WATCH and not isinstance(watched, Revert):
+        return [f"outcome RolledBack(Watch), but the watch says: {watched.message}"]
+    return []
