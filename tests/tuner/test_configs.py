@@ -1,0 +1,30 @@
+"""Configurations are compared by what they say, not by how it is written."""
+
+import math
+
+from kvtune_api.knobs import CacheConfig, Knob
+from kvtune_api.units import Duration
+from kvtune_tuner.configs import distance, same_config, steps_written, with_values
+from tests.tuner.proposal_cases import GIB, made
+
+
+def test_the_same_values_in_other_words_are_the_same_configuration() -> None:
+    assert same_config(CacheConfig(cache_ttl=Duration("1h")), CacheConfig(cache_ttl=Duration("60m")))
+    assert not same_config(made(30), made(31))
+    assert not same_config(made(30), made(None))
+
+
+def test_distance_is_the_log_of_the_ratio_per_knob() -> None:
+    apart = distance(made(30, 0.3, None), made(60, 0.3, 57))
+    assert apart == {Knob.CACHE_TTL: math.log(2), Knob.EVICTION_RATIO: 0.0, Knob.HOST_MEMORY: math.inf}
+
+
+def test_setting_one_knob_leaves_the_others() -> None:
+    assert with_values(made(30, 0.3, 57), {Knob.HOST_MEMORY: 60 * GIB}) == made(30, 0.3, 60)
+
+
+def test_what_changes_is_written_as_users_write_it() -> None:
+    assert steps_written(made(30, 0.3, 57), made(120, 0.3, 228)) == (
+        "cacheTTL 30s -> 120s, tiers.hostMemory 57Gi -> 228Gi"
+    )
+    assert steps_written(made(None), made(30)) == "cacheTTL unset -> 30s"
