@@ -1,0 +1,94 @@
+"""The `kvtune` command: every subcommand, and the one place where errors become messages and exit codes.
+
+No traceback ever reaches a user unless they ask for it with --debug.
+"""
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvtune_api.errors import KvtuneError
+from kvtune_cli.agent import agent
+from kvtune_cli.exits import ExitCode, epilog, exit_code
+from kvtune_cli.output import one_line, tell, tell_error
+from kvtune_cli.replay import replay
+from kvtune_cli.status import status
+from kvtune_cli.token import token
+from kvtune_cli.up import up
+from kvtune_cli.validate import validate
+from kvtune_cli.version import version
+from kvtune_cli.wishes import abort, approve, pause, resume
+
+COMMANDS = (up, agent, validate, status, abort, pause, resume, approve, replay, token, version)
+
+
+def build() -> typer.Typer:
+    """The application with every subcommand."""
+    app = typer.Typer(
+        name="kvtune",
+        help="Tune the KV caches of LLM fleets by valid online experiments.",
+        epilog=epilog(),
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_global_options)
+    for command in COMMANDS:
+        app.command()(command)
+    return app
+
+
+def _global_options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unknown error.")] = False,
+) -> None:
+    """Tune the KV caches of LLM fleets by valid online experiments.
+
+    Example: kvtune validate -f examples/chat.yaml
+    """
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        build()(args=list(args), prog_name="kvtune")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.OK
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except KvtuneError as error:
+        tell_error(error)
+        return exit_code(error)
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a bug, told in one line
+        return _tell_bug(error, debug="--debug" in args)
+    return ExitCode.OK
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _tell_bug(error: Exception, *, debug: bool) -> int:
+    text = "".join(traceback.format_exception(error))
+    if debug:
+        tell(text.rstrip())
+        where = "see above"
+    else:
+        where = f"details in {_kept(text)}"
+    tell(f"kvtune: this is a bug: {type(error).__name__}: {one_line(str(error))[:200]} ({where})")
+    return ExitCode.BUG
+
+
+def _kept(text: str) -> str:
+    """Keep a traceback in a file of its own; name the file."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="kvtune-bug-", suffix=".txt", delete=False) as file:
+            file.write(text)
+            return str(Path(file.name))
+    except OSError as error:
+        return f"no file ({error.strerror or error}); run again with --debug"

@@ -1,0 +1,77 @@
+"""`kvtune replay`: recompute every verdict of a ledger offline, and name each difference."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvtune_cli.exits import ExitCode
+from kvtune_cli.output import say, say_json
+
+if TYPE_CHECKING:
+    from kvtune_api.experiment import KVCacheExperiment
+
+
+def replay(
+    ledgers: Annotated[
+        list[Path], typer.Argument(help="Files of experiments, or state directories.", metavar="LEDGER...")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Recompute the verdicts from the ledgers' counters; exit 1 on any difference.
+
+    Example: kvtune replay .kvtune
+    """
+    from kvtune_tuner.replay import replay as replayed
+
+    rows = []
+    for path, experiment in _experiments(ledgers):
+        result = replayed(experiment)
+        rows.append((path, experiment.metadata.name, result.verdicts, tuple(result.differences)))
+    verdicts = sum(count for _, _, count, _ in rows)
+    differences = sum(len(found) for _, _, _, found in rows)
+    if as_json:
+        listed = [
+            {"file": str(path), "experiment": name, "verdicts": count, "differences": list(found)}
+            for path, name, count, found in rows
+        ]
+        say_json({"equal": not differences, "verdicts": verdicts, "experiments": listed})
+    else:
+        for path, name, _, found in rows:
+            for difference in found:
+                say(f"{path}: {name}: {difference}")
+        say(_summary(verdicts, differences, len(rows)))
+    raise typer.Exit(ExitCode.DIFFERENT if differences else ExitCode.OK)
+
+
+def _summary(verdicts: int, differences: int, experiments: int) -> str:
+    if differences:
+        return f"{differences} differences among {verdicts} verdicts"
+    if not experiments:
+        return "0 verdicts equal (there is no experiment)"
+    return f"{verdicts} verdicts equal"
+
+
+def _experiments(ledgers: list[Path]) -> Iterator[tuple[Path, "KVCacheExperiment"]]:
+    from kvtune_api.experiment import KVCacheExperiment
+    from kvtune_operator.storage import read
+
+    for path in _files(ledgers):
+        experiment = read(KVCacheExperiment, path)
+        if experiment is not None:
+            yield path, experiment
+
+
+def _files(ledgers: list[Path]) -> Iterator[Path]:
+    for ledger in ledgers:
+        if not ledger.exists():
+            raise typer.BadParameter(f"{ledger}: there is no such file or directory")
+        if not ledger.is_dir():
+            yield ledger
+            continue
+        inside = ledger / "experiments"
+        if not inside.is_dir() and not any(ledger.glob("*.json")):
+            raise typer.BadParameter(f"{ledger}: is neither a state directory nor holds experiments")
+        folder = inside if inside.is_dir() else ledger
+        yield from sorted(path for path in folder.glob("*.json") if path.name[0] != ".")

@@ -1,0 +1,117 @@
+"""A status as tables for a terminal."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvtune_api.experiment import Evidence, KVCacheExperiment
+from kvtune_api.knobs import CacheConfig, point, written
+from kvtune_api.policy import KVCachePolicy
+from kvtune_api.status import PolicyStatus, Sli, Trial, Truth
+from kvtune_operator.eventlog import KeptEvent
+
+TRIALS_SHOWN = 10
+
+
+def print_status(
+    policies: Sequence[KVCachePolicy],
+    running: Mapping[str, KVCacheExperiment | None],
+    events: Sequence[KeptEvent],
+    who: str | None,
+) -> None:
+    """Print everything to stdout."""
+    console = Console()
+    console.print(Text(f"control plane: {who or 'not running'}"))
+    for policy in policies:
+        _print_policy(console, policy, running.get(policy.metadata.name))
+    for event in events:
+        times = f" (x{event.count})" if event.count > 1 else ""
+        console.print(Text(f"{event.last:%H:%M:%S} {event.type} {event.reason}: {event.message}{times}"))
+
+
+def _print_policy(console: Console, policy: KVCachePolicy, experiment: KVCacheExperiment | None) -> None:
+    status = policy.status or PolicyStatus()
+    console.print(Text(f"policy {policy.metadata.name}: {status.phase}", style="bold"))
+    for line in _lines(policy, status):
+        console.print(Text(f"  {line}"))
+    if status.slis:
+        console.print(_slis(status.slis))
+    if experiment is not None:
+        for line in _experiment(experiment):
+            console.print(Text(f"  {line}"))
+    if status.trials:
+        console.print(_trials(status.trials[-TRIALS_SHOWN:]))
+
+
+def _lines(policy: KVCachePolicy, status: PolicyStatus) -> Iterator[str]:
+    if status.waiting_for:
+        yield f"waits for: {status.waiting_for}"
+    yield f"mode {policy.spec.mode}, agents ready {status.agents_ready} of {status.agents}"
+    if status.incumbent is not None:
+        yield f"incumbent: {config_text(status.incumbent)}"
+    if status.would_try is not None:
+        gain = "" if status.would_gain is None else f" (predicted gain {status.would_gain:+.3f})"
+        yield f"would try: {config_text(status.would_try)}{gain}"
+    for condition in status.conditions:
+        if condition.status is not Truth.TRUE and condition.message:
+            yield f"{condition.type}={condition.status} ({condition.reason}): {condition.message}"
+
+
+def _slis(slis: Sequence[Sli]) -> Table:
+    table = Table("SLI", "value", "target", "met", "note")
+    for sli in slis:
+        value = number(sli.value) if sli.value is not None else (sli.reason or "missing")
+        table.add_row(sli.name, Text(value), number(sli.target), sli.met, Text(sli.message or ""))
+    return table
+
+
+def _experiment(experiment: KVCacheExperiment) -> Iterator[str]:
+    spec, status, evidence = experiment.spec, experiment.status, experiment.status.evidence
+    yield f"experiment {experiment.metadata.name} ({spec.strategy}): {config_text(spec.candidate)}"
+    if spec.why:
+        yield f"why: {spec.why}"
+    yield f"window {status.window:g} s after washout {status.washout:g} s, at most {spec.max_pairs} Deltas"
+    yield _evidence(evidence)
+    for name in sorted(evidence.candidate):
+        candidate, control = evidence.candidate[name], evidence.control.get(name)
+        yield f"{name}: candidate {number(candidate)}, control {number(control)}"
+
+
+def _evidence(evidence: Evidence) -> str:
+    text = f"evidence after {evidence.deltas} Deltas: effect {signed(evidence.effect)}"
+    if evidence.interval is not None:
+        text += f" [{signed(evidence.interval[0])}, {signed(evidence.interval[1])}]"
+    return f"{text}, e-value {number(evidence.e_value)} of {number(evidence.threshold)}"
+
+
+def _trials(trials: Sequence[Trial]) -> Table:
+    table = Table("#", "candidate", "by", "Deltas", "effect", "predicted", "outcome")
+    for trial in trials:
+        table.add_row(
+            str(trial.number),
+            config_text(trial.candidate),
+            trial.strategy,
+            str(trial.deltas),
+            signed(trial.effect),
+            signed(trial.predicted),
+            f"{trial.outcome}({trial.reason})",
+        )
+    return table
+
+
+def config_text(config: CacheConfig) -> str:
+    """A configuration on one line: `cacheTTL 30s, evictionRatio 0.3, tiers.hostMemory 57Gi`."""
+    return ", ".join(f"{knob} {written(knob, value)}" for knob, value in point(config).items())
+
+
+def number(value: float | None) -> str:
+    """A number with three digits; a dash where there is none."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def signed(value: float | None) -> str:
+    """A difference with its sign; a dash where there is none."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:+.3f}"

@@ -1,0 +1,228 @@
+"""The control plane as one local process: composition root of `kvtune up`. No decisions here.
+
+State lies in a locked directory, agents are reached over HTTP, time comes from this machine's clock.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+
+from kvtune_api.errors import Problem, SpecError, Unavailable
+from kvtune_api.names import Reason
+from kvtune_api.policy import KVCachePolicy
+from kvtune_api.wire import Report
+from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
+from kvtune_operator.adapters.event_files import FileEvents
+from kvtune_operator.adapters.fetch import Fetcher
+from kvtune_operator.adapters.files import FileObjects
+from kvtune_operator.adapters.scrape import ScrapeMetrics
+from kvtune_operator.clock import WallClock
+from kvtune_operator.documents import read_policy
+from kvtune_operator.health import Vitals, create_app, served
+from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
+from kvtune_operator.reconcile import Reconciler, RunEnd
+from kvtune_operator.settings import Settings
+from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
+from kvtune_operator.telemetry import Telemetry
+from kvtune_tuner.model import Event, EventType
+
+log = logging.getLogger(__name__)
+
+STOPPED, FENCED = 0, 7
+"""Results of `run_standalone`; FENCED is the command line's exit code of that name."""
+
+LOCK_ATTEMPTS = 5
+LOCK_PAUSE_WALL_SECONDS = 0.1
+"""A `kvtune status` looks at the lock for a moment; that must not keep a control plane from starting."""
+
+
+async def run_standalone(
+    settings: Settings,
+    policy_document: KVCachePolicy,
+    stop: asyncio.Event,
+    *,
+    say: Callable[[str], None] = log.info,
+) -> int:
+    """Run the loop until `stop` is set or a newer control plane fences this one; return STOPPED or FENCED.
+
+    Raises `SpecError` (addresses), `Locked`, `Corrupt` (state files) and `Unavailable` (disk, token, port)
+    before anything is pushed.
+    """
+    clock = WallClock(origin=settings.origin, speed=settings.speed)
+    state = StateDir(settings.state_dir)
+    objects = await _held(state, settings, clock)
+    try:
+        events = FileEvents(state.events)
+        policy = await objects.apply_policy(policy_document)
+        async with _client(settings) as client:
+            fetcher = Fetcher(
+                client, timeout_seconds=settings.http_timeout_seconds, parallel=settings.http_parallel
+            )
+            agents = _agents(settings, fetcher)
+            await _check_addresses(settings, policy, agents)
+            token = await _new_token(state, policy, agents, clock)
+            say(f"state directory {state.path}, fencing token {token}")
+            root = _Root(settings=settings, clock=clock, objects=objects, events=events, say=say)
+            end = await root.run(policy, agents, ScrapeMetrics(fetcher), token=token, stop=stop)
+        return FENCED if end is RunEnd.FENCED else STOPPED
+    finally:
+        objects.close()
+
+
+class _Root:
+    """The parts of one run that do not change."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: WallClock,
+        objects: FileObjects,
+        events: FileEvents,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._objects = objects
+        self._events = events
+        self._say = say
+        self._telemetry = Telemetry()
+        self._pulse = Pulse(started=clock.monotonic())
+
+    async def run(
+        self,
+        policy: KVCachePolicy,
+        agents: HttpAgents,
+        metrics: ScrapeMetrics,
+        *,
+        token: int,
+        stop: asyncio.Event,
+    ) -> RunEnd:
+        """Reconcile until told to stop, beside the health endpoint and the look at the policy's file."""
+        telemetry = self._telemetry
+        reconciler = Reconciler(
+            agents=ObservedAgents(agents, telemetry),
+            metrics=ObservedMetrics(metrics, telemetry),
+            objects=ObservedObjects(self._objects, self._pulse, telemetry),
+            events=self._events,
+            clock=ObservedClock(self._clock, self._pulse, telemetry, self._clock.monotonic),
+            token=token,
+            settings=self._settings,
+        )
+        async with self._health():
+            following = asyncio.create_task(self._follow(policy))
+            try:
+                return await reconciler.run(policy.metadata.name, stop)
+            finally:
+                following.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await following
+
+    @contextlib.asynccontextmanager
+    async def _health(self) -> AsyncIterator[None]:
+        settings = self._settings
+        if settings.health_port is None:
+            yield
+            return
+        vitals = Vitals(
+            pulse=self._pulse,
+            telemetry=self._telemetry,
+            monotonic=self._clock.monotonic,
+            stuck_after_seconds=settings.stuck_after_seconds,
+        )
+        async with served(create_app(vitals), settings.health_host, settings.health_port) as address:
+            self._say(f"health and metrics on {address}/healthz, {address}/metrics")
+            yield
+
+    async def _follow(self, policy: KVCachePolicy) -> None:
+        """Read the policy's file again whenever it changes; what is invalid is told and not applied."""
+        path = self._settings.policy_file
+        if path is None:
+            return
+        seen = _stamp(path)
+        while True:
+            await self._clock.sleep(self._settings.tick_seconds)
+            now = _stamp(path)
+            if now is None or now == seen:
+                continue
+            seen = now
+            try:
+                await self._apply(path, policy)
+            except (SpecError, Unavailable) as error:
+                event = Event(
+                    type=EventType.WARNING, reason=Reason.INVALID, message=f"{path} is not applied: {error}"
+                )
+                await self._events.record(policy, (event,), self._clock.now())
+
+    async def _apply(self, path: Path, policy: KVCachePolicy) -> None:
+        document = await asyncio.to_thread(read_policy, path)
+        if document.metadata.name != policy.metadata.name:
+            text = f"is now {document.metadata.name}, this control plane runs {policy.metadata.name}"
+            raise SpecError(Problem("metadata.name", text))
+        stored = await self._objects.apply_policy(document)
+        log.info("policy file read again", extra={"generation": stored.metadata.generation})
+
+
+async def _held(state: StateDir, settings: Settings, clock: WallClock) -> FileObjects:
+    for _ in range(LOCK_ATTEMPTS - 1):
+        with contextlib.suppress(Locked):
+            return FileObjects(state, history_limit=settings.history_limit)
+        await clock.sleep(LOCK_PAUSE_WALL_SECONDS * settings.speed)
+    return FileObjects(state, history_limit=settings.history_limit)
+
+
+def _client(settings: Settings) -> httpx.AsyncClient:
+    """One client for all agents: no proxies from the environment, no redirects."""
+    verify: ssl.SSLContext | bool = True
+    if settings.ca_file is not None:
+        try:
+            verify = ssl.create_default_context()
+            verify.load_verify_locations(cafile=settings.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise Unavailable(f"{settings.ca_file}: {error}") from error
+    limits = httpx.Limits(max_connections=settings.http_parallel, max_keepalive_connections=256)
+    return httpx.AsyncClient(
+        verify=verify,
+        limits=limits,
+        timeout=settings.http_timeout_seconds,
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _agents(settings: Settings, fetcher: Fetcher) -> HttpAgents:
+    token = TokenFile(settings.token_file)
+    token.read()
+    return HttpAgents(fetcher, token, addresses=settings.agents, insecure=settings.insecure)
+
+
+async def _check_addresses(settings: Settings, policy: KVCachePolicy, agents: HttpAgents) -> None:
+    addresses = await agents.discover(policy.spec.selector)
+    if not addresses:
+        text = "is empty and no agents were given: a standalone control plane needs the agents' addresses"
+        raise SpecError(Problem("spec.selector.addresses", text))
+    exposed = [] if settings.insecure else [why for name in addresses if (why := exposes_token(name))]
+    if exposed:
+        raise SpecError(*(Problem("", why) for why in exposed))
+
+
+async def _new_token(state: StateDir, policy: KVCachePolicy, agents: HttpAgents, clock: WallClock) -> int:
+    """A token above all earlier ones, stored before it is used."""
+    reports = await agents.reports(await agents.discover(policy.spec.selector))
+    held = [report.running.token for report in reports.values() if isinstance(report, Report)]
+    token = next_token(previous_token(state), max(held, default=0), clock.unix_milliseconds())
+    keep_token(state, token)
+    return token
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
