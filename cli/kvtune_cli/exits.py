@@ -37,7 +37,7 @@ MEANINGS = {
 def epilog() -> str:
     """The table for `kvtune --help`."""
     rows = [f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items()]
-    return "\n\n".join(["Exit codes:", *rows])
+    return "\n".join(["Exit codes:", *rows])
 
 
 def exit_code(error: KvtuneError) -> ExitCode:

@@ -1,5 +1,6 @@
 """Find the line of a field in YAML or JSON text, so that a person is told where to look."""
 
+import math
 from collections.abc import Iterator
 
 import yaml
@@ -57,11 +58,32 @@ def nodes(root: yaml.Node) -> Iterator[yaml.Node]:
             continue
         seen.add(id(node))
         yield node
-        match node:
-            case yaml.MappingNode():
-                stack += [part for pair in reversed(node.value) for part in reversed(pair)]
-            case yaml.SequenceNode():
-                stack += reversed(node.value)
+        stack += reversed(list(_children(node)))
+
+
+def expanded_size(root: yaml.Node) -> float:
+    """Characters and nodes of a tree with every alias written out; infinite where a node holds itself."""
+    sizes: dict[int, float] = {}
+
+    def size(node: yaml.Node) -> float:
+        if id(node) in sizes:
+            return sizes[id(node)]
+        sizes[id(node)] = math.inf
+        parts = [node.value] if isinstance(node, yaml.ScalarNode) else list(_children(node))
+        found = 1.0 + sum(len(part) if isinstance(part, str) else size(part) for part in parts)
+        sizes[id(node)] = found
+        return found
+
+    return size(root)
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    match node:
+        case yaml.MappingNode():
+            for pair in node.value:
+                yield from pair
+        case yaml.SequenceNode():
+            yield from node.value
 
 
 def _into_mapping(node: yaml.MappingNode, path: str) -> tuple[int, yaml.Node, str] | None:
