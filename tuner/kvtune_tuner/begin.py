@@ -6,6 +6,7 @@ too few agents, no traffic, no power, no time. Each refusal is a reason that the
 
 import hashlib
 from dataclasses import replace
+from typing import Final
 
 from kvtune_api.codec import digest
 from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, Kind, KVCacheExperiment
@@ -14,6 +15,7 @@ from kvtune_api.policy import Metadata, Mode
 from kvtune_api.status import Pair, Truth
 from kvtune_tuner.assign import pairing_hash
 from kvtune_tuner.candidate import next_candidate
+from kvtune_tuner.configs import same_config
 from kvtune_tuner.design import Design, designed, guardrail_plans, pairing, underpowered
 from kvtune_tuner.draft import (
     Draft,
@@ -25,9 +27,11 @@ from kvtune_tuner.draft import (
     with_condition,
     with_event,
     with_status,
+    with_warning,
 )
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.epochs import armed, first_run_in
+from kvtune_tuner.model import Command
 from kvtune_tuner.observe import hold_reason, pool_window
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
 from kvtune_tuner.schedule import (
@@ -35,11 +39,16 @@ from kvtune_tuner.schedule import (
     shortest_duration_s,
 )
 from kvtune_tuner.sli import Missing, MissingReason
+from kvtune_tuner.space import step_box
 from kvtune_tuner.ttft import quantile_bounds
 from kvtune_tuner.workload import workload_of, workload_shifted
 
 NO_TRY_SECONDS = 600.0
 """After there was nothing to try, proposals are made again this much later."""
+
+
+USER: Final = "User"
+"""Strategy of an experiment that a user asked for by `kvtune try`."""
 
 
 def considered(draft: Draft) -> Draft:
@@ -59,12 +68,47 @@ def considered(draft: Draft) -> Draft:
     return _started(draft, proposal)
 
 
+def tried(draft: Draft, wish: Command) -> Draft:
+    """Start the experiment that a user asked for, once nothing holds it; refuse what no step may reach."""
+    held = _held(draft, asked=True)
+    if held is not None:
+        return _resting(draft, *held)
+    draft = replace(draft, done=(*draft.done, wish))
+    incumbent = draft.status.incumbent
+    assert incumbent is not None and wish.config is not None, "checked by _held and by plan"
+    wanted = config_of({**point(incumbent), **point(wish.config)})
+    trouble = _out_of_reach(draft, incumbent, wanted)
+    if trouble is not None:
+        return with_warning(draft, Reason.NOT_AVAILABLE, f"try: {trouble}")
+    return _started(
+        draft,
+        Candidate(config=wanted, strategy=USER, why=f"asked for by a user: {_change(incumbent, wanted)}"),
+    )
+
+
+def _out_of_reach(draft: Draft, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
+    if same_config(incumbent, wanted):
+        return "this is what the incumbent is"
+    if step_box(draft.space, incumbent).holds(wanted):
+        return None
+    return f"{_change(incumbent, wanted)} is outside the bounds or a larger step than the policy allows"
+
+
+def _change(incumbent: CacheConfig, wanted: CacheConfig) -> str:
+    before, after = point(incumbent), point(wanted)
+    return ", ".join(
+        f"{knob} {written(knob, before[knob]) if knob in before else 'unset'} -> {written(knob, value)}"
+        for knob, value in after.items()
+        if before.get(knob) != value
+    )
+
+
 def _resting(draft: Draft, reason: Reason, why: str) -> Draft:
     draft = with_condition(draft, ConditionType.EXPERIMENTING, Truth.FALSE, reason, why)
     return waiting(draft, why)
 
 
-def _held(draft: Draft) -> tuple[Reason, str] | None:
+def _held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
     """Why nothing can start now."""
     status, now = draft.status, draft.seen.now
     if (why := hold_reason(draft)) is not None:
@@ -81,6 +125,8 @@ def _held(draft: Draft) -> tuple[Reason, str] | None:
         return (kind, f"no measurements: {traffic.message}")
     if (why := _half_span(draft, traffic.seconds)) is not None:
         return (Reason.NO_DATA, why)
+    if asked:
+        return None
     if status.cooldown_until is not None and now < status.cooldown_until:
         return (Reason.COOLDOWN, f"cooldown until {status.cooldown_until:%H:%M:%S}")
     if status.next_try_at is not None and now < status.next_try_at:
@@ -181,7 +227,7 @@ def _started(draft: Draft, candidate: Candidate) -> Draft:
 
 def _refused(draft: Draft, candidate: Candidate, design: Design) -> tuple[Reason, str] | None:
     settings = draft.seen.policy.spec.experiment
-    if draft.seen.policy.spec.mode is not Mode.AA_TEST and (why := underpowered(design)) is not None:
+    if _must_have_power(draft, candidate.strategy) and (why := underpowered(design)) is not None:
         return Reason.UNDERPOWERED, why
     longest = estimated_duration_s(design.timing)
     if longest > settings.max_duration.seconds:
@@ -199,6 +245,11 @@ def _refused(draft: Draft, candidate: Candidate, design: Design) -> tuple[Reason
                 f"next would be {candidate.why}",
             )
     return None
+
+
+def _must_have_power(draft: Draft, strategy: str) -> bool:
+    """A/A tests look for nothing, and who asks for a candidate by hand may try it with little power."""
+    return draft.seen.policy.spec.mode is not Mode.AA_TEST and strategy != USER
 
 
 def _created(

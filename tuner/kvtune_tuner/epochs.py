@@ -7,9 +7,8 @@ bounds. So a control plane that was away comes to the rows of one that was not, 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kvtune_api.experiment import BlockKind, Epoch, GuardrailPlan
+from kvtune_api.experiment import BlockKind, Epoch, GuardrailPlan, Kind
 from kvtune_api.names import Outcome, OutcomeReason, Phase, Reason
-from kvtune_api.policy import Mode
 from kvtune_api.status import Noise
 from kvtune_tuner.assign import coin
 from kvtune_tuner.compare import s0_from_run_in
@@ -210,7 +209,7 @@ def _run_in_block_done(draft: Draft, epoch: Epoch) -> Draft:
         draft, replace(draft.live.status, power=chances.power, guardrail_power=chances.guardrail_power)
     )
     draft = with_status(draft, replace(draft.status, power=chances.power))
-    if spec.policy_spec.mode is not Mode.AA_TEST and (why := underpowered(chances)) is not None:
+    if spec.kind is Kind.GAIN and spec.strategy != "User" and (why := underpowered(chances)) is not None:
         return ended(draft, Outcome.ABORTED, OutcomeReason.UNDERPOWERED, why)
     return armed(draft, noise, plans)
 

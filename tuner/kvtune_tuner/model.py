@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import Reason
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
@@ -20,6 +21,7 @@ class Verb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     APPROVE = "approve"
+    TRY = "try"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Command:
     id: str
     verb: Verb
     target: str = ""
+    config: CacheConfig | None = None
+    """What to try (try): knobs that are not set stay as the incumbent has them."""
 
 
 class EventType(StrEnum):

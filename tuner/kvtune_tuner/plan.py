@@ -13,7 +13,7 @@ from kvtune_api.knobs import point
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.policy import Mode, PolicySpec
 from kvtune_api.status import PolicyStatus, Truth
-from kvtune_tuner.begin import considered
+from kvtune_tuner.begin import considered, tried
 from kvtune_tuner.breaker import guarded
 from kvtune_tuner.converge import pushes
 from kvtune_tuner.draft import (
@@ -134,7 +134,9 @@ def _pause_reason(draft: Draft) -> str:
 
 
 def _commanded(draft: Draft, command: Command) -> Draft:
-    """Carry out one wish of the user, or say why not."""
+    """Carry out one wish of the user, or say why not. A wish to try waits until the policy rests."""
+    if command.verb is Verb.TRY:
+        return draft
     draft = replace(draft, done=(*draft.done, command))
     running = draft.experiment.metadata.name if draft.experiment else ""
     match command.verb:
@@ -154,6 +156,8 @@ def _commanded(draft: Draft, command: Command) -> Draft:
                 return with_warning(draft, Reason.NOT_AVAILABLE, text)
             draft = with_record(draft, replace(draft.live.status, approved=True))
             return begin_promotion(draft, Turn.APPROVED)
+        case Verb.TRY:
+            raise AssertionError("handled above")
 
 
 def _interrupted(draft: Draft) -> Draft:
@@ -226,4 +230,5 @@ def _rested(draft: Draft) -> Draft:
         draft = with_status(draft, replace(draft.status, next_try_at=None))
     if seen.policy.spec.mode is not Mode.OBSERVE and draft.status.would_try is not None:
         draft = with_status(draft, replace(draft.status, would_try=None, would_gain=None))
-    return considered(draft)
+    wish = next((c for c in seen.commands if c.verb is Verb.TRY and c.config is not None), None)
+    return considered(draft) if wish is None else tried(draft, wish)

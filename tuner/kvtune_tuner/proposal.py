@@ -48,7 +48,9 @@ class Candidate:
     """A configuration that is worth an experiment, who names it and why."""
 
     config: CacheConfig
-    strategy: Strategy
+    strategy: Strategy | Literal["User"]
+    """Who proposes it; User where somebody asked for this very configuration."""
+
     why: str
     """One sentence with numbers, at most 512 characters."""
 
