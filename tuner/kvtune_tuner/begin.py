@@ -15,7 +15,6 @@ from kvtune_api.policy import Metadata, Mode
 from kvtune_api.status import Pair, Truth
 from kvtune_tuner.assign import pairing_hash
 from kvtune_tuner.candidate import next_candidate
-from kvtune_tuner.configs import same_config
 from kvtune_tuner.design import Design, designed, guardrail_plans, pairing, underpowered
 from kvtune_tuner.draft import (
     Draft,
@@ -27,11 +26,9 @@ from kvtune_tuner.draft import (
     with_condition,
     with_event,
     with_status,
-    with_warning,
 )
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.epochs import armed, first_run_in
-from kvtune_tuner.model import Command
 from kvtune_tuner.observe import hold_reason, pool_window
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
 from kvtune_tuner.schedule import (
@@ -39,7 +36,6 @@ from kvtune_tuner.schedule import (
     shortest_duration_s,
 )
 from kvtune_tuner.sli import Missing, MissingReason
-from kvtune_tuner.space import step_box
 from kvtune_tuner.ttft import quantile_bounds
 from kvtune_tuner.workload import workload_of, workload_shifted
 
@@ -53,62 +49,27 @@ USER: Final = "User"
 
 def considered(draft: Draft) -> Draft:
     """Start an experiment if one may start; else say why not."""
-    held = _held(draft)
-    if held is not None:
-        reason, why = held
-        return _resting(draft, reason, why)
+    reason_and_why = held(draft)
+    if reason_and_why is not None:
+        return resting(draft, *reason_and_why)
     draft = _with_shift(draft)
     proposal = _proposal(draft)
     if isinstance(proposal, NothingToTry):
         retry = proposal.retry_at or later(draft.seen.now, NO_TRY_SECONDS)
         draft = with_status(draft, replace(draft.status, next_try_at=retry, would_try=None, would_gain=None))
-        return _resting(draft, Reason.NOTHING_TO_TRY, proposal.reason)
+        return resting(draft, Reason.NOTHING_TO_TRY, proposal.reason)
     if draft.seen.policy.spec.mode is Mode.OBSERVE:
         return _observing(draft, proposal)
-    return _started(draft, proposal)
+    return started(draft, proposal)
 
 
-def tried(draft: Draft, wish: Command) -> Draft:
-    """Start the experiment that a user asked for, once nothing holds it; refuse what no step may reach."""
-    held = _held(draft, asked=True)
-    if held is not None:
-        return _resting(draft, *held)
-    draft = replace(draft, done=(*draft.done, wish))
-    incumbent = draft.status.incumbent
-    assert incumbent is not None and wish.config is not None, "checked by _held and by plan"
-    wanted = config_of({**point(incumbent), **point(wish.config)})
-    trouble = _out_of_reach(draft, incumbent, wanted)
-    if trouble is not None:
-        return with_warning(draft, Reason.NOT_AVAILABLE, f"try: {trouble}")
-    return _started(
-        draft,
-        Candidate(config=wanted, strategy=USER, why=f"asked for by a user: {_change(incumbent, wanted)}"),
-    )
-
-
-def _out_of_reach(draft: Draft, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
-    if same_config(incumbent, wanted):
-        return "this is what the incumbent is"
-    if step_box(draft.space, incumbent).holds(wanted):
-        return None
-    return f"{_change(incumbent, wanted)} is outside the bounds or a larger step than the policy allows"
-
-
-def _change(incumbent: CacheConfig, wanted: CacheConfig) -> str:
-    before, after = point(incumbent), point(wanted)
-    return ", ".join(
-        f"{knob} {written(knob, before[knob]) if knob in before else 'unset'} -> {written(knob, value)}"
-        for knob, value in after.items()
-        if before.get(knob) != value
-    )
-
-
-def _resting(draft: Draft, reason: Reason, why: str) -> Draft:
+def resting(draft: Draft, reason: Reason, why: str) -> Draft:
+    """Say why no experiment runs."""
     draft = with_condition(draft, ConditionType.EXPERIMENTING, Truth.FALSE, reason, why)
     return waiting(draft, why)
 
 
-def _held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
+def held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
     """Why nothing can start now."""
     status, now = draft.status, draft.seen.now
     if (why := hold_reason(draft)) is not None:
@@ -204,10 +165,11 @@ def _observing(draft: Draft, proposal: Candidate) -> Draft:
         next_try_at=None,
         cooldown_until=later(draft.seen.now, 60.0),
     )
-    return _resting(with_status(draft, status), Reason.OBSERVING, f"mode Observe: would try {proposal.why}")
+    return resting(with_status(draft, status), Reason.OBSERVING, f"mode Observe: would try {proposal.why}")
 
 
-def _started(draft: Draft, candidate: Candidate) -> Draft:
+def started(draft: Draft, candidate: Candidate) -> Draft:
+    """Start an experiment with this candidate, or refuse it for its power, its length or the time left."""
     pairs, noise_known = pairing(draft)
     run_in = not noise_known
     noise = draft.status.noise if noise_known else None
@@ -217,7 +179,7 @@ def _started(draft: Draft, candidate: Candidate) -> Draft:
         reason, why = refused
         retry = later(draft.seen.now, NO_TRY_SECONDS)
         draft = with_status(draft, replace(draft.status, next_try_at=retry, power=design.power))
-        return _resting(draft, reason, why)
+        return resting(draft, reason, why)
     draft = _created(draft, candidate, pairs, design, run_in=run_in)
     if run_in:
         return first_run_in(draft)

@@ -13,7 +13,7 @@ from kvtune_api.knobs import point
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.policy import Mode, PolicySpec
 from kvtune_api.status import PolicyStatus, Truth
-from kvtune_tuner.begin import considered, tried
+from kvtune_tuner.begin import considered
 from kvtune_tuner.breaker import guarded
 from kvtune_tuner.converge import pushes
 from kvtune_tuner.draft import (
@@ -33,6 +33,7 @@ from kvtune_tuner.observe import converged, observed
 from kvtune_tuner.phases import EXPOSED, Turn
 from kvtune_tuner.promote import begin_promotion, promoting, watching
 from kvtune_tuner.space import NoStart, live_knobs, space_of, start
+from kvtune_tuner.trying import tried
 
 
 def plan(seen: Seen) -> Plan:

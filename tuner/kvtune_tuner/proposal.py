@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.policy import PolicySpec, Strategy
