@@ -1,0 +1,48 @@
+"""Try a candidate that a user asked for: bounds and steps hold, and the experiment decides. Pure."""
+
+from dataclasses import replace
+
+from kvtune_api.knobs import CacheConfig, point, written
+from kvtune_api.knobs import config as config_of
+from kvtune_api.names import Reason
+from kvtune_tuner.begin import USER, held, resting, started
+from kvtune_tuner.configs import same_config
+from kvtune_tuner.draft import Draft, with_warning
+from kvtune_tuner.model import Command
+from kvtune_tuner.proposal import Candidate
+from kvtune_tuner.space import step_box
+
+
+def tried(draft: Draft, wish: Command) -> Draft:
+    """Start the experiment that a user asked for, once nothing holds it; refuse what no step may reach."""
+    reason_and_why = held(draft, asked=True)
+    if reason_and_why is not None:
+        return resting(draft, *reason_and_why)
+    draft = replace(draft, done=(*draft.done, wish))
+    incumbent = draft.status.incumbent
+    assert incumbent is not None and wish.config is not None, "checked by _held and by plan"
+    wanted = config_of({**point(incumbent), **point(wish.config)})
+    trouble = _out_of_reach(draft, incumbent, wanted)
+    if trouble is not None:
+        return with_warning(draft, Reason.NOT_AVAILABLE, f"try: {trouble}")
+    return started(
+        draft,
+        Candidate(config=wanted, strategy=USER, why=f"asked for by a user: {_change(incumbent, wanted)}"),
+    )
+
+
+def _out_of_reach(draft: Draft, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
+    if same_config(incumbent, wanted):
+        return "this is what the incumbent is"
+    if step_box(draft.space, incumbent).holds(wanted):
+        return None
+    return f"{_change(incumbent, wanted)} is outside the bounds or a larger step than the policy allows"
+
+
+def _change(incumbent: CacheConfig, wanted: CacheConfig) -> str:
+    before, after = point(incumbent), point(wanted)
+    return ", ".join(
+        f"{knob} {written(knob, before[knob]) if knob in before else 'unset'} -> {written(knob, value)}"
+        for knob, value in after.items()
+        if before.get(knob) != value
+    )
