@@ -1,0 +1,101 @@
+"""What an agent needs of the engine beside it, as a Protocol.
+
+Implemented by `engines/`. An engine keeps its counters at every multiple of 5 s of its clock and never
+changes a value that it has once given for a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from kvtune_api.knobs import CacheConfig
+from kvtune_api.wire import Counters, Geometry, Histogram, KnobSupport, Load, ReuseAges
+
+
+class Missed(StrEnum):
+    """Why there are no counters for a time."""
+
+    NOT_YET = "NotYet"
+    BOUND_MISSED = "BoundMissed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """An engine's counters at one moment: those of the wire, and what else its metrics show.
+
+    A counter that an engine does not keep is None or absent. `evicted_blocks` is by reason.
+    """
+
+    counters: Counters
+    device_hit_tokens: float | None = None
+    lower_hit_tokens: float | None = None
+    evicted_blocks: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    stall_seconds: float | None = None
+    queue_seconds: Histogram | None = None
+
+
+class Engine(Protocol):
+    """An engine with a cache that can be configured while it runs."""
+
+    @property
+    def name(self) -> str:
+        """Kind of engine."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version of the engine; agents of one experiment must agree on it."""
+        ...
+
+    @property
+    def model_name(self) -> str:
+        """The label `model_name` of vLLM's metrics."""
+        ...
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Block sizes."""
+        ...
+
+    @property
+    def supports(self) -> tuple[KnobSupport, ...]:
+        """The knobs it has."""
+        ...
+
+    @property
+    def started_at(self) -> float:
+        """When its counters began, engine seconds."""
+        ...
+
+    def check(self, config: CacheConfig) -> None:
+        """Raise `SpecError` with every value that this engine cannot run. Changes nothing."""
+        ...
+
+    def apply(self, config: CacheConfig) -> None:
+        """Run a checked configuration from now on; an unset knob goes back to the engine's own value."""
+        ...
+
+    def follow(self) -> None:
+        """Notice that time has passed."""
+        ...
+
+    def newest(self) -> Snapshot | None:
+        """Counters at the newest closed grid time; None before the first."""
+        ...
+
+    def at(self, at: float) -> Snapshot | Missed:
+        """Counters at a multiple of 5 s of the engine's clock."""
+        ...
+
+    def load(self) -> Load:
+        """Request and hit rate of the last minutes."""
+        ...
+
+    def reuse(self) -> ReuseAges | None:
+        """Ages at re-touch over the last hour; None where there is nothing to say."""
+        ...
+
+    def host_used_bytes(self) -> float | None:
+        """Bytes resident in the host tier."""
+        ...

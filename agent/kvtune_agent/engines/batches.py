@@ -1,0 +1,79 @@
+"""Batches of requests for a replay: the body of `POST /v1/replay` and its checks."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from kvtune_api.codec import frozen
+from kvtune_api.errors import Problem, SpecError
+
+TOKENS_MAX = 100_000_000
+
+ReplayRequest = tuple[
+    Annotated[float, Field(ge=0)],
+    Annotated[int, Field(ge=0)],
+    Annotated[int, Field(ge=1, le=TOKENS_MAX)],
+    Annotated[int, Field(ge=0, le=TOKENS_MAX)],
+    list[int],
+]
+"""Arrival (engine seconds), session root, prompt tokens, output tokens, block ids, head first."""
+
+
+@frozen
+class ReplayBatch:
+    """All requests after the last batch, in order of arrival, up to `until`.
+
+    Of several batches that share one span only the last carries the span's end, the others their last
+    arrival."""
+
+    until: Annotated[float, Field(ge=0)]
+    """No request before or at this engine second is still to come: counters up to it are final."""
+
+    requests: list[ReplayRequest]
+    """[arrival seconds, session root, prompt tokens, output tokens, [block ids]] of each request."""
+
+
+@frozen
+class Replayed:
+    """What became of a batch: the answer of `POST /v1/replay`."""
+
+    served: int
+    repeated: int
+    """Ignored: at or before the `until` of an earlier batch."""
+
+    late: int
+    """Ignored: no batch came for a while, and the counters of that time were already final."""
+
+    errors: int
+    """Refused by the engine: fewer prompt tokens than blocks."""
+
+    watermark: float
+    """Counters up to this engine second are final."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFull:
+    """Too many requests wait; send the same batch again later."""
+
+    pending: int
+    limit: int
+
+
+def check_batch(batch: ReplayBatch, *, latest_until: float) -> None:
+    """Raise `SpecError` for a batch that is out of order or ends too far ahead of the clock."""
+    last = float("-inf")
+    for i, request in enumerate(batch.requests):
+        if request[0] < last:
+            raise SpecError(
+                Problem(f"requests[{i}][0]", f"{request[0]} is before {last}, the arrival before it")
+            )
+        last = request[0]
+    if last > batch.until:
+        raise SpecError(Problem("until", f"{batch.until} is before the last arrival, {last}"))
+    if batch.until > latest_until:
+        raise SpecError(
+            Problem(
+                "until", f"{batch.until} is too far ahead of the engine's clock, at most {latest_until:.0f}"
+            )
+        )

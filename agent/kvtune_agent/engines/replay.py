@@ -1,0 +1,273 @@
+"""The replay engine: serves batches of requests by the model of kvtune_cache, without a GPU.
+
+Its counters advance by each request's own arrival time. The watermark (no request before it is still to come)
+closes grid times; a batch moves it to its `until`. When no batch comes for 10 wall seconds it follows the
+clock, 10 wall seconds behind, so that no traffic is reported as no increase and not as nothing. Pushes act at
+the watermark.
+
+A batch is served in slices with a turn of the event loop between them, so that the agent answers meanwhile.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from kvtune_agent.clock import Clock
+from kvtune_agent.engine import Missed, Snapshot
+from kvtune_agent.engines.batches import QueueFull, ReplayBatch, Replayed, ReplayRequest, check_batch
+from kvtune_agent.engines.grid import GridRows, grid_at_or_before
+from kvtune_agent.engines.reuse_window import ReuseWindow
+from kvtune_agent.engines.rows import (
+    DEVICE_HITS,
+    HOST_HITS,
+    PROMPT,
+    REQUESTS,
+    QueueTimes,
+    row_of,
+    snapshot_of,
+)
+from kvtune_agent.engines.translate import own_values, settings_of
+from kvtune_api.knobs import CacheConfig, Knob, point
+from kvtune_api.wire import GRID_SECONDS, Geometry, KnobSupport, Load, ReuseAges
+from kvtune_cache.constants import EngineConstants
+from kvtune_cache.serving import ServingModel
+from kvtune_cache.tiers import CacheSettings
+
+VERSION = "1"
+"""Changes when the same requests and settings no longer give the same counters."""
+
+GRACE_SECONDS = 10.0
+PENDING_MAX = 20_000
+SLICE_BLOCKS = 4096
+"""About 4 ms of serving at the 1 us a block that was measured."""
+
+LOAD_SECONDS = 300
+AHEAD_SECONDS = 3600.0
+"""How far ahead of the clock a batch may end, engine seconds, beside a wall minute."""
+
+
+class ReplayEngine:
+    """Implement `kvtune_agent.engine.Engine` over a `ServingModel`, fed by `replay`."""
+
+    def __init__(
+        self, constants: EngineConstants, config: CacheConfig, clock: Clock, *, keep_seconds: float
+    ) -> None:
+        """Start empty with a complete configuration; raises `SpecError` as `check` does and for unset
+        knobs."""
+        self._constants = constants
+        self._clock = clock
+        self._keep_seconds = keep_seconds
+        self._own = own_values(config)
+        self._settings = settings_of(self._own, constants)
+        self._turn = asyncio.Lock()
+        self._pending = 0
+        self._applied_until: float | None = None
+        self._heard_at = clock.monotonic()
+        self._next_close: int | None = None
+        self._begin()
+
+    @property
+    def name(self) -> str:
+        """Kind of engine."""
+        return "replay"
+
+    @property
+    def version(self) -> str:
+        """Version of the engine's behaviour and its constants' name."""
+        return f"replay-{VERSION}+{self._constants.name}"
+
+    @property
+    def model_name(self) -> str:
+        """The preset, where vLLM names its model."""
+        return self._constants.name
+
+    @property
+    def geometry(self) -> Geometry:
+        """Block sizes of the preset."""
+        return Geometry(
+            block_tokens=self._constants.block_tokens,
+            block_bytes=self._constants.block_bytes,
+            device_blocks=self._constants.device_blocks,
+        )
+
+    @property
+    def supports(self) -> tuple[KnobSupport, ...]:
+        """Every knob, live."""
+        return tuple(KnobSupport(knob=knob, live=True) for knob in Knob)
+
+    @property
+    def started_at(self) -> float:
+        """When the counters began, engine seconds."""
+        return self._started_at
+
+    @property
+    def pending(self) -> int:
+        """Requests that were taken and are not served yet."""
+        return self._pending
+
+    @property
+    def settings(self) -> CacheSettings:
+        """What the model runs."""
+        return self._settings
+
+    def check(self, config: CacheConfig) -> None:
+        """Raise `SpecError` for a host tier smaller than one block."""
+        self._translated(config)
+
+    def apply(self, config: CacheConfig) -> None:
+        """Run a configuration from the watermark on; an unset knob goes back to the start's value."""
+        self._settings = self._translated(config)
+        self._model.reconfigure(self._settings, self._model.now_s)
+
+    async def replay(self, batch: ReplayBatch) -> Replayed | QueueFull:
+        """Serve a batch after all batches before it. Raises `SpecError` for a bad one, nothing has
+        changed."""
+        check_batch(batch, latest_until=self._clock.now() + AHEAD_SECONDS + 60.0 * self._clock.speed)
+        size = len(batch.requests)
+        if self._pending and self._pending + size > PENDING_MAX:
+            return QueueFull(pending=self._pending, limit=PENDING_MAX)
+        self._pending += size
+        try:
+            async with self._turn:
+                return await self._serve_batch(batch)
+        finally:
+            self._pending -= size
+            self._heard_at = self._clock.monotonic()
+
+    def follow(self) -> None:
+        """Move the watermark behind the clock when no batch has come for the grace time."""
+        if self._turn.locked() or self._clock.monotonic() - self._heard_at < GRACE_SECONDS:
+            return
+        until = self._clock.now() - GRACE_SECONDS * self._clock.speed
+        if self._next_close is None:
+            self._next_close = grid_at_or_before(self._started_at) + GRID_SECONDS
+        self._move_watermark(until)
+
+    def newest(self) -> Snapshot | None:
+        """Counters at the newest closed grid time."""
+        at = self._grid.newest_at
+        row = self._grid.row(at) if at is not None else None
+        return snapshot_of(row, at=at, started_at=self._started_at) if at is not None and row else None
+
+    def at(self, at: float) -> Snapshot | Missed:
+        """Counters at a grid time, or why there are none."""
+        row = self._grid.row(at)
+        if row is not None:
+            return snapshot_of(row, at=at, started_at=self._started_at)
+        newest = self._grid.newest_at
+        if newest is None:
+            return Missed.BOUND_MISSED if at < self._clock.now() - self._keep_seconds else Missed.NOT_YET
+        return Missed.NOT_YET if at > newest else Missed.BOUND_MISSED
+
+    def load(self) -> Load:
+        """Rates over the last 5 minutes of the engine's clock, or what there is of them."""
+        newest = self._grid.newest_at
+        first = self._grid.row_at_or_after(newest - LOAD_SECONDS) if newest is not None else None
+        last = self._grid.row(newest) if newest is not None else None
+        if newest is None or first is None or last is None or first[0] == newest:
+            return Load(span_seconds=0.0)
+        span = newest - first[0]
+        prompt = last[PROMPT] - first[1][PROMPT]
+        hits = sum(last[column] - first[1][column] for column in (DEVICE_HITS, HOST_HITS))
+        return Load(
+            span_seconds=span,
+            request_rate=(last[REQUESTS] - first[1][REQUESTS]) / span,
+            hit_rate=hits / prompt if prompt > 0 else None,
+        )
+
+    def reuse(self) -> ReuseAges | None:
+        """Ages at re-touch over the last hour; None while no block was touched."""
+        return self._reuse.ages(self._model.now_s, self._model.reuse.snapshot())
+
+    def host_used_bytes(self) -> float:
+        """Bytes resident in the host tier."""
+        return float(self._model.occupancy().host_blocks * self._constants.block_bytes)
+
+    def _begin(self) -> None:
+        """Begin (or begin anew) with an empty model and no closed grid time."""
+        self._started_at = self._clock.now()
+        self._model = ServingModel(self._constants, self._settings)
+        self._queue = QueueTimes()
+        self._grid = GridRows(self._keep_seconds)
+        self._reuse = ReuseWindow()
+        self._watermark: float | None = None
+        self._next_close = None
+
+    def _translated(self, config: CacheConfig) -> CacheSettings:
+        return settings_of({**self._own, **point(config)}, self._constants)
+
+    async def _serve_batch(self, batch: ReplayBatch) -> Replayed:
+        requests = batch.requests
+        self._begin_at_first_batch(requests[0][0] if requests else batch.until)
+        done, closed = self._applied_until, self._watermark
+        repeated = sum(done is not None and request[0] <= done for request in requests)
+        seen = sum(closed is not None and request[0] <= closed for request in requests)
+        before = self._model.totals.errors
+        for piece in _slices(requests[seen:]):
+            self._serve(piece)
+            await asyncio.sleep(0)
+        self._applied_until = batch.until if done is None else max(done, batch.until)
+        self._move_watermark(batch.until)
+        errors = self._model.totals.errors - before
+        return Replayed(
+            served=len(requests) - seen - errors,
+            repeated=repeated,
+            late=seen - repeated,
+            errors=errors,
+            watermark=self._watermark if self._watermark is not None else batch.until,
+        )
+
+    def _begin_at_first_batch(self, first: float) -> None:
+        """Let the first batch lie in the past of a watermark that has only followed the clock."""
+        if self._applied_until is None and self._watermark is not None and first <= self._watermark:
+            self._begin()
+        if self._next_close is None:
+            self._next_close = grid_at_or_before(first)
+        if self._reuse.is_empty:
+            self._reuse.note(first, self._model.reuse.snapshot())
+
+    def _serve(self, requests: Sequence[ReplayRequest]) -> None:
+        serve, observe, totals = self._model.serve, self._queue.observe, self._model.totals
+        for arrival, root, prompt_tokens, _output_tokens, blocks in requests:
+            if self._next_close is not None and arrival > self._next_close:
+                self._close_before(arrival)
+            try:
+                served = serve(arrival, blocks, prompt_tokens, root)
+            except ValueError:
+                totals.errors += 1
+            else:
+                observe(served.queue_seconds)
+
+    def _close_before(self, arrival: float) -> None:
+        """Close every grid time before an arrival; what arrives at a grid time counts in it."""
+        last = grid_at_or_before(arrival)
+        self._close_through(last if last < arrival else last - GRID_SECONDS)
+
+    def _move_watermark(self, until: float) -> None:
+        if self._watermark is None or until > self._watermark:
+            self._watermark = until
+            self._close_through(grid_at_or_before(until))
+            self._model.advance(until)
+
+    def _close_through(self, last: int) -> None:
+        """Close grid times up to `last`, leaving out what would be too old to keep at once."""
+        at = self._next_close
+        assert at is not None
+        at = max(at, last - grid_at_or_before(self._keep_seconds))
+        for closing in range(at, last + 1, GRID_SECONDS):
+            self._model.advance(closing)
+            self._grid.close(closing, row_of(self._model, self._queue))
+            if self._reuse.is_due(closing):
+                self._reuse.note(closing, self._model.reuse.snapshot())
+            self._next_close = closing + GRID_SECONDS
+
+
+def _slices(requests: Sequence[ReplayRequest]) -> Iterator[Sequence[ReplayRequest]]:
+    """Cut requests into runs of about `SLICE_BLOCKS` blocks (a request counts as at least 16)."""
+    start, blocks = 0, 0
+    for i, request in enumerate(requests):
+        blocks += max(16, len(request[4]))
+        if blocks >= SLICE_BLOCKS:
+            yield requests[start : i + 1]
+            start, blocks = i + 1, 0
+    if start < len(requests):
+        yield requests[start:]

@@ -1,0 +1,32 @@
+"""A configuration as a serving model takes it: seconds, ratio, whole blocks."""
+
+from collections.abc import Mapping
+
+from kvtune_api.errors import Problem, SpecError
+from kvtune_api.knobs import CacheConfig, Knob, point
+from kvtune_cache.constants import EngineConstants
+from kvtune_cache.tiers import CacheSettings
+
+
+def own_values(config: CacheConfig) -> Mapping[Knob, float]:
+    """The start configuration, which stands in for unset knobs; raises `SpecError` naming what it lacks."""
+    values = point(config)
+    unset = [knob for knob in Knob if knob not in values]
+    if unset:
+        raise SpecError(
+            *(Problem(f"config.{knob}", "is required to start the replay engine") for knob in unset)
+        )
+    return values
+
+
+def settings_of(values: Mapping[Knob, float], constants: EngineConstants) -> CacheSettings:
+    """The model's settings; raises `SpecError` with both numbers for a host tier of less than one block."""
+    host_bytes = values[Knob.HOST_MEMORY]
+    if host_bytes < constants.block_bytes:
+        message = f"{host_bytes:.0f} bytes is less than one block of {constants.block_bytes} bytes"
+        raise SpecError(Problem(f"config.{Knob.HOST_MEMORY}", message))
+    return CacheSettings(
+        ttl_seconds=values[Knob.CACHE_TTL],
+        eviction_ratio=values[Knob.EVICTION_RATIO],
+        host_blocks=int(host_bytes // constants.block_bytes),
+    )
