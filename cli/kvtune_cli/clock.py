@@ -14,6 +14,11 @@ def unix_milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
+def unix_seconds() -> float:
+    """The time since 1970, in seconds."""
+    return time.time()
+
+
 def monotonic() -> float:
     """Wall seconds that never go back, for durations."""
     return time.monotonic()

@@ -25,22 +25,27 @@ def replay(
     """
     from kvtune_tuner.replay import replay as replayed
 
-    rows = []
-    for path, experiment in _experiments(ledgers):
-        result = replayed(experiment)
-        rows.append((path, experiment.metadata.name, result.verdicts, tuple(result.differences)))
-    verdicts = sum(count for _, _, count, _ in rows)
-    differences = sum(len(found) for _, _, _, found in rows)
+    rows = [
+        (path, experiment.metadata.name, replayed(experiment)) for path, experiment in _experiments(ledgers)
+    ]
+    verdicts = sum(result.verdicts for _, _, result in rows)
+    differences = sum(len(result.differences) for _, _, result in rows)
     if as_json:
         listed = [
-            {"file": str(path), "experiment": name, "verdicts": count, "differences": list(found)}
-            for path, name, count, found in rows
+            {
+                "file": str(path),
+                "experiment": name,
+                "verdicts": result.verdicts,
+                "differences": list(result.differences),
+                "notes": list(result.notes),
+            }
+            for path, name, result in rows
         ]
         say_json({"equal": not differences, "verdicts": verdicts, "experiments": listed})
     else:
-        for path, name, _, found in rows:
-            for difference in found:
-                say(f"{path}: {name}: {difference}")
+        for path, name, result in rows:
+            for line in (*result.notes, *result.differences):
+                say(f"{path}: {name}: {line}")
         say(_summary(verdicts, differences, len(rows)))
     raise typer.Exit(ExitCode.DIFFERENT if differences else ExitCode.OK)
 

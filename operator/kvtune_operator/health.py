@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.types import ASGIApp
 
 from kvtune_api.codec import dump
 from kvtune_api.errors import Unavailable
@@ -87,7 +88,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
+async def served(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
     """Serve in this loop; gives the address. Raises `Unavailable` when the port cannot be had."""
     sock = _bound(host, port)
     host, port = sock.getsockname()[:2]

@@ -218,11 +218,11 @@ def _refusal(agent: SimAgent, push: Push) -> Refused | None:
     if push.policy_uid != agent.policy_uid:
         if agent.role is not Role.CANDIDATE:
             return None
-        return _stale("CandidateOfOtherPolicy", f"policy {agent.policy_uid} has a candidate under a lease")
+        return _stale("Leased", f"policy {agent.policy_uid} has a candidate under a lease")
     if push.generation < agent.generation:
         return _stale("StaleGeneration", f"generation {push.generation} is lower than {agent.generation}")
     if push.generation == agent.generation and not _same(push, agent.last_push):
-        return _stale("GenerationConflict", f"generation {push.generation} was sent with another body")
+        return _stale("GenerationReused", f"generation {push.generation} was sent with another body")
     return None
 
 

@@ -1,0 +1,54 @@
+"""The demo's policy: chat traffic, a deliberately poor start, and prices under which the optimum is inside.
+
+It is examples/chat.yaml, carried in the package so that an installed kvtune has it too.
+"""
+
+from dataclasses import replace
+from importlib.resources import files
+
+from kvtune_api.codec import dump, parse
+from kvtune_api.knobs import CacheConfig, Tiers
+from kvtune_api.policy import Bounds, KVCachePolicy, Strategy
+from kvtune_api.units import Duration
+from kvtune_cli.demo.options import STRATEGIES, DemoOptions
+
+POLICY_FILE = "chat.yaml"
+
+
+def demo_policy(options: DemoOptions) -> KVCachePolicy:
+    """The policy of a run: the given file or the demo's own, with the run's strategy (and a trace's lengths)."""
+    from kvtune_operator.documents import read_policy
+
+    path = options.policy
+    if path is None:
+        with files("kvtune_cli.demo").joinpath(POLICY_FILE).open("rb") as file:
+            import yaml
+
+            policy = parse(KVCachePolicy, yaml.safe_load(file))
+    else:
+        policy = read_policy(path)
+    spec = policy.spec
+    if options.strategy != "auto" or path is None:
+        spec = replace(spec, strategy=Strategy(STRATEGIES[options.strategy]))
+    if options.trace is not None and path is None:
+        window = Bounds(min=Duration("300s"), max=Duration("10m"))
+        spec = replace(spec, experiment=replace(spec.experiment, window=window, min_requests=300))
+    return replace(policy, spec=spec)
+
+
+def written(policy: KVCachePolicy) -> str:
+    """The policy as YAML."""
+    import yaml
+
+    return yaml.safe_dump(dump(policy), sort_keys=False)
+
+
+def start_config(policy: KVCachePolicy) -> CacheConfig:
+    """The configuration that the agents of a demo begin with: the policy's start, else its smallest values."""
+    knobs = policy.spec.knobs
+    ttl, ratio, host = knobs.cache_ttl, knobs.eviction_ratio, knobs.tiers.host_memory
+    return CacheConfig(
+        cache_ttl=(ttl.start or ttl.min) if ttl else Duration("60s"),
+        eviction_ratio=(ratio.start or ratio.max) if ratio else 0.1,
+        tiers=Tiers(host_memory=(host.start or host.min) if host else None),
+    )
