@@ -5,6 +5,7 @@ Called by plan, which marks the trials as shifted; the deny-list and the propose
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvtune_api.status import Workload
 from kvtune_api.wire import Report, ReuseAges
@@ -18,8 +19,13 @@ REUSE_MOVED = 0.15
 RATE_MOVED = 0.5
 """Largest change of the request rate, relative to the larger one, that is the same workload (chosen)."""
 
+YOUNG = 8
+"""Ages above 1/8 of the time counted are left out: a count that begins with no memory misses old re-touches.
+On generated chat the share reused at any age grows from .61 at 200 s to .82 at 3,600 s; up to 1/8 the bias is
+under .05 for exponential ages of mean 150 s."""
+
 _OCTAVES = 16
-"""Ages 1 s to 2**15 s (9 h)."""
+"""Ages 1 s to at most 2**15 s (9 h)."""
 
 
 def workload_of(reports: Sequence[Report]) -> Workload:
@@ -29,7 +35,9 @@ def workload_of(reports: Sequence[Report]) -> Workload:
     touches = sum(one.touches for one in ages)
     reused: tuple[float, ...] = ()
     if touches >= LEAST_TOUCHES:
-        reused = tuple(sum(_within(one, 2.0**i) for one in ages) / touches for i in range(_OCTAVES))
+        oldest_s = min(one.seconds for one in ages) / YOUNG
+        known = [2.0**i for i in range(_OCTAVES) if 2.0**i <= oldest_s]
+        reused = tuple(sum(_within(one, age_s) for one in ages) / touches for age_s in known)
     return Workload(request_rate=sum(rates) / len(rates) if rates else None, touches=touches, reused=reused)
 
 
@@ -52,6 +60,16 @@ def workload_shifted(then: Workload, now: Workload) -> str | None:
             was, is_now = then.request_rate, now.request_rate
             return f"requests per second and agent went from {was:.3g} to {is_now:.3g}"
     return None
+
+
+def remembered(then: Workload, now: Workload) -> Workload:
+    """Choose what to compare with next time while nothing has moved: what says more, else what was first.
+
+    The first look at a young pool knows little, and would otherwise stay what all is compared with.
+    """
+    if len(now.reused) > len(then.reused):
+        return now
+    return replace(then, request_rate=now.request_rate) if then.request_rate is None else then
 
 
 def _within(ages: ReuseAges, seconds: float) -> float:
