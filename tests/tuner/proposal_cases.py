@@ -132,7 +132,7 @@ def trial(
     ending: str = "rejected",
     *,
     incumbent: CacheConfig | None = None,
-    strategy: Strategy = Strategy.REUSE_MODEL,
+    strategy: str = Strategy.REUSE_MODEL,
     effect: float | None = -0.01,
     guardrails: dict[str, float] | None = None,
     ended_at: datetime = NOW - timedelta(hours=1),
