@@ -13,13 +13,11 @@ from pydantic import Field
 
 from kvtune_api.codec import frozen
 from kvtune_api.knobs import CacheConfig
+from kvtune_api.ledger import LEDGER_VERSION, RING_ROWS, Checkpoint, Decision, Row
+from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
-from kvtune_api.policy import Metadata, PolicySpec
+from kvtune_api.policy import PolicySpec
 from kvtune_api.status import Pair
-
-LEDGER_VERSION = 1
-RING_ROWS = 176
-"""About 370 bytes a row keep an object under 64 KiB."""
 
 
 class Kind(StrEnum):
@@ -59,80 +57,6 @@ class ExperimentSpec:
     """Whether two blocks with equal configurations come first."""
 
 
-@frozen
-class TestState:
-    """A sequential test after some Deltas: enough to go on from."""
-
-    __test__ = False
-
-    s0: float
-    n: int
-    mean: float
-    q: float
-    """Sum of squared deviations from the mean."""
-
-    sum: float
-    log_products: tuple[float, ...]
-    log_e_max: float = 0.0
-
-
-@frozen
-class Checkpoint:
-    """Every test after the blocks that have left the ring."""
-
-    blocks: int
-    """Test blocks that are in here and no longer in the ring."""
-
-    recent_blocks: Annotated[tuple[tuple[float, int], ...], Field(max_length=2)] = ()
-    """Sum and number of the superiority x of the last two of them."""
-
-    tests: dict[str, TestState]
-    """By name: superior, harm, and for each guardrail NAME.noninferior, NAME.harm."""
-
-    candidate_roots: float | None = None
-    control_roots: float | None = None
-
-
-@frozen
-class Figures:
-    """Counter increases of one agent over one measuring window."""
-
-    requests: float
-    prompt_tokens: float
-    hit_tokens: float
-    passes: float | None = None
-    bytes_down: float | None = None
-    within: float | None = None
-    """Requests within the TTFT limit (largest histogram boundary not above it)."""
-
-    timed: float | None = None
-    """Requests whose TTFT was counted."""
-
-    roots: float | None = None
-    """New session roots; absent where the engine does not count them."""
-
-
-@frozen
-class Row:
-    """One pair in one epoch of one block."""
-
-    block: int
-    attempt: int = 0
-    """Grows when a block is repeated with new coins."""
-
-    epoch: Literal[1, 2]
-    pair: int
-    coin: bool
-    """True: the pair's second agent runs the candidate in epoch 1."""
-
-    start: float
-    end: float
-    candidate: Figures | None = None
-    control: Figures | None = None
-    dropped: str | None = None
-    """Why the pair does not count in this block (blind to which arm is which)."""
-
-
 class BlockKind(StrEnum):
     """What a block measures."""
 
@@ -164,19 +88,6 @@ class Epoch:
 
     troubled: dict[str, str] = Field(default_factory=dict)
     """Agents whose pair cannot count in this epoch, and why (restart, drift): blind to which arm they are."""
-
-
-@frozen
-class Decision:
-    """What was decided at a block's end: replay must come to the same."""
-
-    block: int
-    attempt: int
-    deltas: int
-    verdict: str
-    reason: str
-    e_values: dict[str, float]
-    """ln of the e-value of each test."""
 
 
 @frozen

@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from kvtune_api.codec import frozen
+from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION
+from kvtune_api.ranges import Bounds, DurationRange, QuantityRange, RatioRange
 from kvtune_api.status import PolicyStatus
-from kvtune_api.units import Duration, PositiveDuration, PositiveQuantity
+from kvtune_api.units import Duration, PositiveDuration
 
 Label = Annotated[str, Field(max_length=317)]
 LabelValue = Annotated[str, Field(max_length=63)]
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
-Step = Annotated[float, Field(gt=1, le=64)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Points = Annotated[float, Field(ge=0, le=1)]
 Price = Annotated[float, Field(ge=0, le=1_000_000)]
@@ -107,89 +107,6 @@ class Objective:
 
 
 @frozen
-class DurationRange:
-    """The range in which a duration may be tuned."""
-
-    min: PositiveDuration
-    """Never below this."""
-
-    max: PositiveDuration
-    """Never above this."""
-
-    start: PositiveDuration | None = None
-    """Where to begin; without it, what the agents report."""
-
-    largest_step: Step = 2.0
-    """No experiment changes the knob by more than this factor."""
-
-    @model_validator(mode="after")
-    def _inside(self) -> "DurationRange":
-        _check_range(
-            self.min.seconds,
-            self.max.seconds,
-            self.start.seconds if self.start else None,
-            (self.min, self.max, self.start),
-        )
-        return self
-
-
-@frozen
-class RatioRange:
-    """The range in which a ratio may be tuned."""
-
-    min: Annotated[float, Field(gt=0, le=1)]
-    """Never below this."""
-
-    max: Annotated[float, Field(gt=0, le=1)]
-    """Never above this."""
-
-    start: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Where to begin; without it, what the agents report."""
-
-    largest_step: Step = 2.0
-    """No experiment changes the knob by more than this factor."""
-
-    @model_validator(mode="after")
-    def _inside(self) -> "RatioRange":
-        _check_range(self.min, self.max, self.start, (self.min, self.max, self.start))
-        return self
-
-
-@frozen
-class QuantityRange:
-    """The range in which a size may be tuned."""
-
-    min: PositiveQuantity
-    """Never below this."""
-
-    max: PositiveQuantity
-    """Never above this."""
-
-    start: PositiveQuantity | None = None
-    """Where to begin; without it, what the agents report."""
-
-    largest_step: Step = 2.0
-    """No experiment changes the knob by more than this factor."""
-
-    @model_validator(mode="after")
-    def _inside(self) -> "QuantityRange":
-        _check_range(
-            self.min.bytes,
-            self.max.bytes,
-            self.start.bytes if self.start else None,
-            (self.min, self.max, self.start),
-        )
-        return self
-
-
-def _check_range(low: float, high: float, start: float | None, written: tuple[object, ...]) -> None:
-    if low > high:
-        raise ValueError(f"min {written[0]} is greater than max {written[1]}")
-    if start is not None and not low <= start <= high:
-        raise ValueError(f"start {written[2]} is outside {written[0]} to {written[1]}")
-
-
-@frozen
 class TierKnobs:
     """Knobs of the tiers below the device."""
 
@@ -241,22 +158,6 @@ class OnGuardrail(StrEnum):
 
     ROLLBACK = "Rollback"
     ROLLBACK_AND_PAUSE = "RollbackAndPause"
-
-
-@frozen
-class Bounds:
-    """Bounds of a length of time that the control plane chooses."""
-
-    min: PositiveDuration
-    """Never shorter than this."""
-
-    max: PositiveDuration
-    """Never longer than this."""
-
-    @model_validator(mode="after")
-    def _grow(self) -> "Bounds":
-        _check_range(self.min.seconds, self.max.seconds, None, (self.min, self.max))
-        return self
 
 
 @frozen
@@ -381,23 +282,6 @@ class PolicySpec:
 
     metrics: Metrics = Metrics()
     """Where SLIs come from."""
-
-
-@frozen
-class Metadata:
-    """The part of Kubernetes' object metadata that kvtune reads."""
-
-    name: Name
-    """Name of the object."""
-
-    namespace: Annotated[str, Field(max_length=63)] | None = None
-    uid: Annotated[str, Field(max_length=64)] | None = None
-    generation: Annotated[int, Field(ge=0)] | None = None
-    resource_version: Annotated[str, Field(max_length=64)] | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
 
 
 @frozen

@@ -14,6 +14,7 @@ import typer
 
 from kvtune_api.errors import KvtuneError
 from kvtune_cli.agent import agent
+from kvtune_cli.demo.command import demo
 from kvtune_cli.exits import ExitCode, epilog, exit_code
 from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
@@ -24,7 +25,7 @@ from kvtune_cli.validate import validate
 from kvtune_cli.version import version
 from kvtune_cli.wishes import abort, approve, pause, resume
 
-COMMANDS = (up, agent, validate, status, abort, pause, resume, approve, replay, token, version)
+COMMANDS = (demo, up, agent, validate, status, abort, pause, resume, approve, replay, token, version)
 
 
 def build() -> typer.Typer:

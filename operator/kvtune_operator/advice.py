@@ -5,7 +5,8 @@ from itertools import pairwise
 from math import ceil
 
 from kvtune_api.errors import Problem
-from kvtune_api.policy import DurationRange, Knobs, KVCachePolicy, Mode, PolicySpec, QuantityRange, RatioRange
+from kvtune_api.policy import Knobs, KVCachePolicy, Mode, PolicySpec
+from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
 from kvtune_cache.serving import TTFT_BOUNDS_SECONDS
 
 SMALL_STEP = 1.3

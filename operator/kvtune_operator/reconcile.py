@@ -18,7 +18,7 @@ from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Counters, Report
 from kvtune_operator.ports import Agents, Clock, Events, Metrics, Objects, Refused, Unreachable
 from kvtune_tuner.model import AgentSeen, Plan, Seen
-from kvtune_tuner.needs import exact, recent
+from kvtune_tuner.needs import exact, newest_moment, recent
 from kvtune_tuner.plan import plan
 from kvtune_tuner.sli import Missing, MissingReason
 
@@ -191,12 +191,10 @@ class Reconciler:
         newest: Mapping[str, Counters | Missing],
         now: datetime,
     ) -> dict[float, Mapping[str, Counters | Missing]]:
-        known = [sample.at for sample in newest.values() if isinstance(sample, Counters)]
-        wanted = (
-            dict.fromkeys(recent(policy.spec, experiment, min(known)), RECENT_SLACK_SECONDS) if known else {}
-        )
-        if known:
-            wanted[min(known)] = 0.0
+        at = newest_moment(newest)
+        wanted = {}
+        if at is not None:
+            wanted = dict.fromkeys(recent(policy.spec, experiment, at), RECENT_SLACK_SECONDS) | {at: 0.0}
         wanted |= dict.fromkeys(exact(experiment, now.timestamp()), 0.0)
         answers = await asyncio.gather(*(self._at(agents, at, slack) for at, slack in wanted.items()))
         return dict(zip(wanted, answers, strict=True))

@@ -19,6 +19,7 @@ from pathlib import Path
 from kvtune_api.codec import frozen
 from kvtune_api.errors import KvtuneError, Problem, SpecError
 from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.knobs import CacheConfig
 from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.storage import clean, parsed, read, unavailable, write, write_text
 from kvtune_tuner.model import Verb
@@ -38,6 +39,9 @@ class Wish:
 
     policy: str | None = None
     """Name of the policy it is for; None for whichever runs here."""
+
+    config: CacheConfig | None = None
+    """What to try (verb try)."""
 
 
 @frozen

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from kvtune_api.errors import Conflict, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.policy import KVCachePolicy, Metadata, PolicySpec
+from kvtune_api.metadata import Metadata
+from kvtune_api.policy import KVCachePolicy, PolicySpec
 from kvtune_api.status import PolicyStatus
 from kvtune_operator.ports import Objects
 from kvtune_tuner.model import Command, Event, EventType, Verb

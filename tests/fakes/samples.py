@@ -3,19 +3,12 @@
 from dataclasses import replace
 
 from kvtune_api.codec import digest, parse
-from kvtune_api.experiment import (
-    BlockKind,
-    Decision,
-    Epoch,
-    ExperimentSpec,
-    ExperimentStatus,
-    Figures,
-    KVCacheExperiment,
-    Row,
-)
+from kvtune_api.experiment import BlockKind, Epoch, ExperimentSpec, ExperimentStatus, KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, Knob, config
+from kvtune_api.ledger import Decision, Figures, Row
+from kvtune_api.metadata import Metadata
 from kvtune_api.names import Phase
-from kvtune_api.policy import KVCachePolicy, Metadata
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import Pair
 from kvtune_api.wire import Push, Role
 

@@ -10,19 +10,8 @@ from hypothesis import strategies as st
 
 from kvtune_api.knobs import CacheConfig, Knob, config
 from kvtune_api.names import Outcome, OutcomeReason
-from kvtune_api.policy import (
-    DurationRange,
-    Knobs,
-    Objective,
-    PolicySpec,
-    Prices,
-    QuantityRange,
-    RatioRange,
-    Strategy,
-    Targets,
-    TierKnobs,
-    TTFTTarget,
-)
+from kvtune_api.policy import Knobs, Objective, PolicySpec, Prices, Strategy, Targets, TierKnobs, TTFTTarget
+from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
 from kvtune_api.status import Trial
 from kvtune_api.units import Duration, Quantity
 from kvtune_api.wire import Geometry, KnobSupport, Load, Report, ReuseAges, Role, Running

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import DurationRange, Knobs, PolicySpec, Prices, Strategy
+from kvtune_api.policy import Knobs, PolicySpec, Prices, Strategy
+from kvtune_api.ranges import DurationRange
 from kvtune_api.status import Trial
 from kvtune_api.units import Duration
 from kvtune_api.wire import ReuseAges

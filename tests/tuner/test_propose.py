@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import DurationRange, Knobs, PolicySpec, Strategy
+from kvtune_api.policy import Knobs, PolicySpec, Strategy
+from kvtune_api.ranges import DurationRange
 from kvtune_api.status import TRIALS_KEPT, Trial
 from kvtune_api.units import Duration
 from kvtune_tuner.configs import same_config

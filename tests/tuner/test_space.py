@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtune_api.knobs import CacheConfig, Knob, Tiers, point
-from kvtune_api.policy import DurationRange, Knobs, PolicySpec, RatioRange
+from kvtune_api.policy import Knobs, PolicySpec
+from kvtune_api.ranges import DurationRange, RatioRange
 from kvtune_api.units import Duration, Quantity
 from kvtune_tuner.space import Box, NoStart, Space, grid, live_knobs, space_of, start, step_box
 from tests.tuner.proposal_cases import GIB, knobs_of, made, policies, policy, report

@@ -10,8 +10,9 @@ from typing import Final
 
 from kvtune_api.codec import digest
 from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, Kind, KVCacheExperiment
+from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Phase, Reason
-from kvtune_api.policy import Metadata, Mode
+from kvtune_api.policy import Mode
 from kvtune_api.status import Pair, Truth
 from kvtune_tuner.assign import pairing_hash
 from kvtune_tuner.candidate import next_candidate

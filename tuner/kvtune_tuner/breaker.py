@@ -10,7 +10,6 @@ from kvtune_tuner.draft import (
     Draft,
     condition,
     ended,
-    newest_at,
     wall,
     window,
     with_condition,
@@ -27,7 +26,7 @@ from kvtune_tuner.guard import (
     first_violation,
     incumbent_violates,
 )
-from kvtune_tuner.needs import exposed_since
+from kvtune_tuner.needs import exposed_since, newest_moment
 from kvtune_tuner.promote import promoted_agents
 from kvtune_tuner.switching import assignment
 
@@ -76,7 +75,7 @@ def _reachability(draft: Draft) -> Draft:
 
 
 def _guard_input(draft: Draft) -> GuardInput | None:
-    since, newest = exposed_since(draft.live), newest_at(draft.seen)
+    since, newest = exposed_since(draft.live), newest_moment(draft.seen.newest)
     if since is None:
         return None
     pairs = _pairs(draft)

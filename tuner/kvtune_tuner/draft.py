@@ -208,12 +208,6 @@ def window(draft: Draft, agent: str, start: float, end: float) -> WindowCounts |
     return increase(first, last)
 
 
-def newest_at(seen: Seen) -> float | None:
-    """The newest moment for which every agent that has samples has one, engine seconds."""
-    times = [counters.at for counters in seen.newest.values() if isinstance(counters, Counters)]
-    return min(times) if times else None
-
-
 def clock_time(seconds: float) -> str:
     """Engine seconds as a time of day, for messages that should not change with every tick."""
     return f"{moment(seconds):%H:%M:%S}"

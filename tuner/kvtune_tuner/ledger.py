@@ -8,15 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from kvtune_api.experiment import (
-    RING_ROWS,
-    Checkpoint,
-    Decision,
-    Figures,
-    KVCacheExperiment,
-    Row,
-    TestState,
-)
+from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.ledger import RING_ROWS, Checkpoint, Decision, Figures, Row, TestState
 from kvtune_tuner.compare import EProcess, Guardrail, PairDelta, Tests
 from kvtune_tuner.effect import pair_delta
 from kvtune_tuner.quality import Issue, SampleRatio, sample_ratio, sample_ratio_issue

@@ -1,10 +1,17 @@
 """Which moments' counters the next step wants. The shell reads these, and nothing else, before it plans."""
 
+from collections.abc import Mapping
+
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase
 from kvtune_api.policy import PolicySpec
+from kvtune_api.wire import Counters
 from kvtune_tuner.guard import BreakerLimits, breaker_spans
 from kvtune_tuner.phases import EXPOSED
+from kvtune_tuner.sli import Missing
+
+FRESH_SECONDS = 30.0
+"""An agent whose newest sample is so much older than another's does not hold back the pool's newest moment."""
 
 
 def exact(experiment: KVCacheExperiment | None, now_s: float) -> tuple[float, ...]:
@@ -25,6 +32,15 @@ def exact(experiment: KVCacheExperiment | None, now_s: float) -> tuple[float, ..
 def half(start: float, end: float) -> float:
     """The grid time nearest to the middle of a window."""
     return start + round((end - start) / 10.0) * 5.0
+
+
+def newest_moment(newest: Mapping[str, Counters | Missing]) -> float | None:
+    """The newest moment of which every agent with fresh samples has one, engine seconds.
+
+    An agent whose counters stand still must not stop the clock of the breaker for all others.
+    """
+    times = [sample.at for sample in newest.values() if isinstance(sample, Counters)]
+    return min((at for at in times if at >= max(times) - FRESH_SECONDS), default=None)
 
 
 def recent(spec: PolicySpec, experiment: KVCacheExperiment | None, newest_s: float) -> tuple[float, ...]:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import Met, Sli, Truth
-from kvtune_tuner.draft import Draft, newest_at, runs, window, with_condition, with_status
+from kvtune_tuner.draft import Draft, runs, window, with_condition, with_status
 from kvtune_tuner.effect import hit_rate
+from kvtune_tuner.needs import newest_moment
 from kvtune_tuner.phases import EXPOSED
 from kvtune_tuner.scoring import HIT_RATE, TTFT
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts, pooled
@@ -75,7 +76,7 @@ def _hold_kind(draft: Draft) -> Reason:
 
 def recent_windows(draft: Draft) -> dict[str, WindowCounts | Missing]:
     """Every answering agent's window over the span of the SLIs."""
-    newest = newest_at(draft.seen)
+    newest = newest_moment(draft.seen.newest)
     if newest is None:
         reason = next((m for m in draft.seen.newest.values() if isinstance(m, Missing)), None)
         missing = reason or Missing(reason=MissingReason.NO_DATA, message="no agent gave a sample")

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from kvtune_api.experiment import Decision, KVCacheExperiment
+from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.ledger import Decision
 from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_tuner.compare import s0_from_run_in
 from kvtune_tuner.ledger import Reading, decision, read, run_in_deltas

@@ -6,7 +6,8 @@ Every rule that drops a pair is blind to which of its agents ran the candidate.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kvtune_api.experiment import Epoch, Figures, Row
+from kvtune_api.experiment import Epoch
+from kvtune_api.ledger import Figures, Row
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, sample, wall, window
 from kvtune_tuner.needs import half

@@ -1,7 +1,7 @@
 """Score an agent's window: objective and guardrails from the figures of a ledger's row. Pure."""
 
-from kvtune_api.experiment import Figures
 from kvtune_api.knobs import CacheConfig
+from kvtune_api.ledger import Figures
 from kvtune_api.policy import PolicySpec
 from kvtune_tuner.effect import Prices, hit_rate, objective
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts

@@ -14,7 +14,8 @@ from itertools import product
 from kvtune_api import knobs
 from kvtune_api.errors import Problem
 from kvtune_api.knobs import CacheConfig, Knob, Point, Tiers
-from kvtune_api.policy import DurationRange, PolicySpec, QuantityRange, RatioRange
+from kvtune_api.policy import PolicySpec
+from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
 from kvtune_api.wire import Report
 from kvtune_tuner.configs import same_value, with_knob, with_values
 

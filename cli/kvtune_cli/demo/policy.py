@@ -8,7 +8,8 @@ from importlib.resources import files
 
 from kvtune_api.codec import dump, parse
 from kvtune_api.knobs import CacheConfig, Tiers
-from kvtune_api.policy import Bounds, KVCachePolicy, Strategy
+from kvtune_api.policy import KVCachePolicy, Strategy
+from kvtune_api.ranges import Bounds
 from kvtune_api.units import Duration
 from kvtune_cli.demo.options import STRATEGIES, DemoOptions
 

@@ -103,6 +103,8 @@ async def wait_for_text(child: Child, text: str, *, seconds: float = READY_SECON
             if text in line:
                 return line
         if not child.alive:
-            raise Unavailable(f"{child.name} ended with exit code {child.process.returncode}: {child.last_words()}")
+            raise Unavailable(
+                f"{child.name} ended with exit code {child.process.returncode}: {child.last_words()}"
+            )
         await asyncio.sleep(0.05)
     raise Unavailable(f"{child.name} was not ready within {seconds:g} s: {child.last_words()}")

@@ -60,11 +60,21 @@ def shown(config: CacheConfig) -> str:
 
 def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
     spec, record = experiment.spec, experiment.status
-    table = Table(title=f"{experiment.metadata.name} ({spec.strategy}): {spec.why}", expand=True, title_justify="left")
-    for heading in ("", *(str(knob) for knob in point(spec.incumbent)), "Y", "hit rate", _limit(spec.policy_spec)):
+    table = Table(
+        title=f"{experiment.metadata.name} ({spec.strategy}): {spec.why}", expand=True, title_justify="left"
+    )
+    for heading in (
+        "",
+        *(str(knob) for knob in point(spec.incumbent)),
+        "Y",
+        "hit rate",
+        _limit(spec.policy_spec),
+    ):
         table.add_column(heading, justify="left" if not heading else "right")
     table.add_row("incumbent", *_knobs(spec.incumbent), *_figures(picture.incumbent))
-    table.add_row("candidate", *_candidate_knobs(spec.incumbent, spec.candidate), *_figures(picture.candidate))
+    table.add_row(
+        "candidate", *_candidate_knobs(spec.incumbent, spec.candidate), *_figures(picture.candidate)
+    )
     seen = record.evidence
     grid = Table.grid(padding=(0, 2))
     effect = "none yet" if seen.effect is None else f"{seen.effect:+.4f}"

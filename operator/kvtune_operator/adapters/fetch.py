@@ -93,7 +93,7 @@ class Fetcher:
                     message=f"{method} {url}: HTTP {got.status_code}, compressed answers are refused"
                 )
             parts = bytearray()
-            async for part in got.aiter_raw():
+            async for part in got.aiter_bytes():
                 parts += part
                 if len(parts) > limit_bytes:
                     message = f"{method} {url}: HTTP {got.status_code}, more than {limit_bytes} bytes"

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from kvtune_api.errors import Conflict, Corrupt
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.policy import KVCachePolicy, Metadata
+from kvtune_api.metadata import Metadata
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
 from kvtune_operator.ports import Objects
 from kvtune_operator.statedir import (
@@ -103,7 +104,7 @@ class FileObjects(Objects):
         held = read(KVCachePolicy, self._state.policy_file(name))
         if held is not None and held.spec == document.spec:
             return held
-        old = held.metadata if held else Metadata(name=name, uid=str(uuid.uuid4()), generation=0)
+        old = held.metadata if held else Metadata(name=name, uid=document.metadata.uid or str(uuid.uuid4()), generation=0)
         metadata = replace(old, generation=(old.generation or 0) + 1)
         return self._store_policy(replace(document, metadata=metadata, status=held.status if held else None))
 
@@ -151,7 +152,7 @@ class FileObjects(Objects):
                 refuse_command(self._state, path, str(error))
                 continue
             if wish is not None and _is_for(wish, policy):
-                found.append(Command(id=path.name, verb=wish.verb, target=wish.target))
+                found.append(Command(id=path.name, verb=wish.verb, target=wish.target, config=wish.config))
         return tuple(found)
 
     def _forget(self, commands: Sequence[Command]) -> None:

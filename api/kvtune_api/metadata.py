@@ -1,0 +1,26 @@
+"""The part of Kubernetes' object metadata that kvtune reads and writes."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kvtune_api.codec import frozen
+
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+
+
+@frozen
+class Metadata:
+    """The part of Kubernetes' object metadata that kvtune reads."""
+
+    name: Name
+    """Name of the object."""
+
+    namespace: Annotated[str, Field(max_length=63)] | None = None
+    uid: Annotated[str, Field(max_length=64)] | None = None
+    generation: Annotated[int, Field(ge=0)] | None = None
+    resource_version: Annotated[str, Field(max_length=64)] | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
