@@ -1,0 +1,312 @@
+"""Agents that answer nonsense, slowly, too much or not at all: one of them never hides the others."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kvtune_api.codec import canonical
+from kvtune_api.errors import Unavailable
+from kvtune_api.policy import Selector
+from kvtune_api.wire import Report
+from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
+from kvtune_operator.adapters.fetch import REPORT_BYTES, Fetcher
+from kvtune_operator.ports import Accepted, Refused, Unreachable
+from tests.fakes.pool import Pool
+from tests.fakes.samples import cache_config, push
+from tests.fakes.servers import answering, dripping, raw_server, refusal, stuck
+from tests.fakes.sim import PoolSettings
+
+NOW = PoolSettings().start
+
+
+def report(name: str = "http://127.0.0.1:9000") -> Report:
+    answer = Pool(PoolSettings(), config=cache_config()).report(name, NOW)
+    assert isinstance(answer, Report)
+    return answer
+
+
+REPORT = canonical(report()).encode()
+RUNNING = canonical(report().running).encode()
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("correct-horse\n")
+    return path
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(trust_env=False) as made:
+        yield made
+
+
+@pytest.fixture
+def agents(client: httpx.AsyncClient, token: Path) -> HttpAgents:
+    return HttpAgents(Fetcher(client, timeout_seconds=5.0), TokenFile(token))
+
+
+async def ask(agents: HttpAgents, address: str) -> str:
+    """The trouble of one agent, asked beside a good one that must not suffer."""
+    async with answering(REPORT) as good:
+        reports = await agents.reports([address, good])
+    assert isinstance(reports[good], Report)
+    bad = reports[address]
+    assert isinstance(bad, Unreachable), bad
+    return bad.message
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "says"),
+    [
+        (b"<html>login</html>", 200, "text/html", "HTTP 200 (text/html) is not what an agent answers"),
+        (b"", 200, "application/json", "is not what an agent answers"),
+        (b"{", 200, "application/json", "is not what an agent answers"),
+        (b"null", 200, "application/json", "is not what an agent answers"),
+        (b"\xff\xfe", 200, "application/json", "is not what an agent answers"),
+        (REPORT.replace(b'"version"', b'"flavour"'), 200, "application/json", "version: is required"),
+        (REPORT.replace(b'"clock":', b'"clock":NaN,"x":'), 200, "application/json", "HTTP 200"),
+        (b"oops", 500, "text/plain", "HTTP 500 oops"),
+        (
+            refusal("StateUnavailable", "disk full"),
+            503,
+            "application/json",
+            "HTTP 503 StateUnavailable: disk full",
+        ),
+        (b"moved", 302, "text/plain", "HTTP 302"),
+        (b"who are you", 404, "text/plain", "HTTP 404 who are you"),
+        (b"x" * (REPORT_BYTES + 1), 200, "application/json", f"more than {REPORT_BYTES} bytes"),
+    ],
+)
+async def test_an_answer_that_is_no_report_is_told_with_url_and_status(
+    agents: HttpAgents, body: bytes, status: int, kind: str, says: str
+) -> None:
+    async with answering(body, status=status, content_type=kind) as address:
+        message = await ask(agents, address)
+
+    assert f"GET {address}/v1/report: " in message
+    assert says in message
+    assert len(message) < 400
+
+
+async def test_a_redirect_is_not_followed(agents: HttpAgents) -> None:
+    async with answering(REPORT) as target:
+        location = f"Location: {target}/v1/report\r\n"
+        async with answering(b"", status=307, extra=location) as address:
+            assert "HTTP 307" in await ask(agents, address)
+
+
+async def test_a_compressed_answer_is_refused(agents: HttpAgents) -> None:
+    async with answering(gzip.compress(REPORT), extra="Content-Encoding: gzip\r\n") as address:
+        assert "compressed answers are refused" in await ask(agents, address)
+
+
+async def test_an_agent_that_speaks_no_http_is_unreachable(agents: HttpAgents) -> None:
+    async def say(request: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+    async with raw_server(say) as address:
+        assert "not an HTTP answer" in await ask(agents, address)
+
+
+async def test_an_agent_that_hangs_up_is_unreachable(agents: HttpAgents) -> None:
+    async def say(request: str, writer: asyncio.StreamWriter) -> None:
+        return
+
+    async with raw_server(say) as address:
+        assert address in await ask(agents, address)
+
+
+async def test_a_refused_connection_is_unreachable(agents: HttpAgents) -> None:
+    assert "cannot connect" in await ask(agents, "http://127.0.0.1:1")
+
+
+async def test_an_address_that_is_none_is_unreachable(agents: HttpAgents) -> None:
+    assert "http://[::bad" in await ask(agents, "http://[::bad")
+
+
+async def test_an_agent_that_never_answers_ends_with_the_timeout(
+    client: httpx.AsyncClient, token: Path
+) -> None:
+    quick = HttpAgents(Fetcher(client, timeout_seconds=0.05), TokenFile(token))
+    async with stuck() as address:
+        answer = (await quick.reports([address]))[address]
+
+    assert isinstance(answer, Unreachable)
+    assert "no whole answer within 0.05 s" in answer.message
+
+
+async def test_an_answer_that_drips_ends_with_the_timeout(client: httpx.AsyncClient, token: Path) -> None:
+    quick = HttpAgents(Fetcher(client, timeout_seconds=0.2), TokenFile(token))
+    async with dripping() as address:
+        answer = (await quick.reports([address]))[address]
+
+    assert isinstance(answer, Unreachable)
+    assert "no whole answer within 0.2 s" in answer.message
+
+
+async def test_two_addresses_of_one_agent_count_once(agents: HttpAgents) -> None:
+    async with answering(REPORT) as first, answering(REPORT) as second:
+        reports = await agents.reports([first, second])
+
+    twin = reports[second]
+    assert isinstance(reports[first], Report)
+    assert isinstance(twin, Unreachable)
+    assert f"is the same agent as {first}" in twin.message
+
+
+async def test_the_same_name_asked_twice_is_asked_once(agents: HttpAgents) -> None:
+    async with answering(REPORT) as address:
+        assert isinstance((await agents.reports([address, address]))[address], Report)
+
+
+async def test_given_addresses_are_used_in_place_of_the_selectors(
+    client: httpx.AsyncClient, token: Path
+) -> None:
+    given = HttpAgents(Fetcher(client), TokenFile(token), addresses=("http://B:2/", "http://a:1"))
+
+    assert await given.discover(Selector(addresses=("http://c:3",))) == ("http://a:1", "http://b:2")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "answer"),
+    [
+        (RUNNING, 200, Accepted()),
+        (refusal("StaleToken", "held 9"), 409, Refused(status=409, reason="StaleToken", message="held 9")),
+        (refusal("Unauthorized"), 401, Refused(status=401, reason="Unauthorized", message="because")),
+        (b"not found", 404, Refused(status=404, reason="Unknown", message="HTTP 404 not found")),
+        (refusal("BodyTooSlow"), 408, Unreachable(message="HTTP 408 BodyTooSlow")),
+        (b"slow down", 429, Unreachable(message="HTTP 429 slow down")),
+        (refusal("TokenUnavailable"), 503, Unreachable(message="HTTP 503 TokenUnavailable")),
+        (b"<html>", 200, Unreachable(message="is not what an agent answers")),
+        (b"", 302, Unreachable(message="HTTP 302")),
+    ],
+)
+async def test_answers_to_a_push(
+    agents: HttpAgents, body: bytes, status: int, answer: Accepted | Refused | Unreachable
+) -> None:
+    async with answering(body, status=status) as address:
+        got = (await agents.push({address: push()}))[address]
+
+    assert type(got) is type(answer)
+    if isinstance(answer, Refused) and isinstance(got, Refused):
+        assert (got.status, got.reason) == (answer.status, answer.reason)
+    if not isinstance(answer, Accepted) and not isinstance(got, Accepted):
+        assert answer.message in got.message
+        assert f"PUT {address}/v1/config" in got.message
+
+
+async def test_the_push_carries_the_token_and_the_whole_body(token: Path) -> None:
+    heads: list[bytes] = []
+    transport = httpx.MockTransport(lambda request: keep(request, heads))
+    async with httpx.AsyncClient(transport=transport) as client:
+        answers = await HttpAgents(Fetcher(client), TokenFile(token)).push({"http://127.0.0.1:9": push()})
+
+    assert answers == {"http://127.0.0.1:9": Accepted()}
+    assert heads == [b"Bearer correct-horse"]
+
+
+def keep(request: httpx.Request, heads: list[bytes]) -> httpx.Response:
+    heads.append(request.headers["authorization"].encode())
+    assert json.loads(request.content)["policyUID"] == "uid-1"
+    assert request.headers["accept-encoding"] == "identity"
+    return httpx.Response(200, content=RUNNING)
+
+
+async def test_a_new_token_is_used_at_once(token: Path) -> None:
+    def renew() -> None:
+        token.write_text("battery-staple")
+
+    heads: list[bytes] = []
+    transport = httpx.MockTransport(lambda request: keep(request, heads))
+    async with httpx.AsyncClient(transport=transport) as client:
+        agents = HttpAgents(Fetcher(client), TokenFile(token))
+        await agents.push({"http://127.0.0.1:9": push()})
+        renew()
+        await agents.push({"http://127.0.0.1:9": push()})
+
+    assert heads == [b"Bearer correct-horse", b"Bearer battery-staple"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file or directory"),
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("a b", "one word"),
+        ("gehäim", "not ASCII"),
+        ("a\nb", "one word"),
+    ],
+)
+async def test_without_a_usable_token_nothing_is_sent(
+    client: httpx.AsyncClient, tmp_path: Path, content: str | None, says: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    agents = HttpAgents(Fetcher(client), TokenFile(path))
+
+    with pytest.raises(Unavailable) as refused:
+        await agents.push({"http://127.0.0.1:1": push()})
+
+    assert says in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "a b" not in str(refused.value).replace(str(path), "")
+
+
+@pytest.mark.parametrize(
+    ("address", "exposed"),
+    [
+        ("http://127.0.0.1:9000", False),
+        ("http://[::1]:9000", False),
+        ("http://localhost:9000", False),
+        ("https://10.0.0.1:9000", False),
+        ("http://10.0.0.1:9000", True),
+        ("http://agent.example:9000", True),
+        ("http://localhost.example:9000", True),
+    ],
+)
+def test_a_token_is_exposed_by_plain_http_beyond_this_machine(address: str, exposed: bool) -> None:
+    assert (exposes_token(address) is not None) is exposed
+
+
+async def test_an_exposed_token_is_not_sent_unless_told_so(token: Path) -> None:
+    heads: list[bytes] = []
+    transport = httpx.MockTransport(lambda request: keep(request, heads))
+    async with httpx.AsyncClient(transport=transport) as client:
+        careful = HttpAgents(Fetcher(client), TokenFile(token))
+        refused = (await careful.push({"http://10.0.0.1:9": push()}))["http://10.0.0.1:9"]
+        careless = HttpAgents(Fetcher(client), TokenFile(token), insecure=True)
+        sent = (await careless.push({"http://10.0.0.1:9": push()}))["http://10.0.0.1:9"]
+
+    assert isinstance(refused, Unreachable)
+    assert "plain http" in refused.message
+    assert sent == Accepted()
+    assert len(heads) == 1
+
+
+async def test_at_most_so_many_agents_are_asked_at_once(token: Path) -> None:
+    busy, most = 0, 0
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        busy -= 1
+        return httpx.Response(200, content=REPORT)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
+        agents = HttpAgents(Fetcher(client, parallel=4), TokenFile(token))
+        reports = await agents.reports([f"http://127.0.0.1:{port}" for port in range(1, 41)])
+
+    assert len(reports) == 40
+    assert most == 4
