@@ -5,7 +5,7 @@ measurement of that accelerator, only a queue with its proportions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 
@@ -53,8 +53,8 @@ H100_LLAMA8B = EngineConstants(
     # 4 GiB of the accelerator's memory left to prefix caching beside weights and running requests (assumed).
     device_blocks=256,
     # 2 x 8.0e9 FLOP a token at 989 TFLOP/s (H100 SXM data sheet, dense bf16) and .45 of it is 36 us; scaled
-    # by 1.6 so that 5 requests/s of the lab's chat use .5-.6 of the server at the demo's poor start.
-    prefill_seconds_per_token=58e-6,
+    # by 1.55 so that 5 requests/s of the lab's chat use .5-.6 of the server at the demo's poor start.
+    prefill_seconds_per_token=56e-6,
     # Scheduling, tokenisation and the first decode step (assumed).
     base_seconds=0.008,
     # 16 MiB over PCIe 5.0 x16 at 50 GB/s of its 63 GB/s.
@@ -63,6 +63,17 @@ H100_LLAMA8B = EngineConstants(
     # stock vLLM takes for a store (cache.md); the middle of it.
     pass_stall_seconds=0.010,
     pass_stall_seconds_per_block=20e-6,
+)
+
+H100_LLAMA8B_512 = replace(
+    H100_LLAMA8B,
+    name="h100-llama8b-512",
+    # The same engine with the 512-token blocks of Mooncake's traces: four times the bytes, a quarter as many.
+    block_tokens=512,
+    block_bytes=64 * 1024 * 1024,
+    device_blocks=64,
+    host_load_seconds_per_block=0.00136,
+    pass_stall_seconds_per_block=80e-6,
 )
 
 CPU_TINY = EngineConstants(
@@ -82,4 +93,6 @@ CPU_TINY = EngineConstants(
     pass_stall_seconds_per_block=20e-6,
 )
 
-PRESETS: Mapping[str, EngineConstants] = MappingProxyType({c.name: c for c in (H100_LLAMA8B, CPU_TINY)})
+PRESETS: Mapping[str, EngineConstants] = MappingProxyType(
+    {preset.name: preset for preset in (H100_LLAMA8B, H100_LLAMA8B_512, CPU_TINY)}
+)

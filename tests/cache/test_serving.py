@@ -198,7 +198,7 @@ def test_a_larger_tier_or_a_longer_ttl_never_hits_less_without_batch_eviction(
 
 
 def test_presets_are_found_by_their_names_and_state_llama_block_sizes() -> None:
-    assert set(PRESETS) == {"h100-llama8b", "cpu-tiny"}
+    assert set(PRESETS) == {"h100-llama8b", "h100-llama8b-512", "cpu-tiny"}
     assert H100_LLAMA8B.block_bytes == 128 * 32 * 8 * 128 * 2 * 2
 
 
