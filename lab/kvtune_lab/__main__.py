@@ -1,0 +1,108 @@
+"""Run the lab's long jobs as processes of their own: `python -m kvtune_lab drive --help`.
+
+Started by the command line. Prints one JSON object a line: {"event": "prefilled", ...} once, {"event":
+"ended", ...} last, or {"event": "failed", "reason": ...} and exit code 2 for bad input.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvtune_lab.clock import ScaledClock
+from kvtune_lab.driver import DriverConfig, DriverTally, run_driver
+from kvtune_lab.generator import generate
+from kvtune_lab.mooncake import TraceError, repeat_mooncake
+from kvtune_lab.posting import PostingConfig
+from kvtune_lab.traffic import Request
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(prog="python -m kvtune_lab", description=__doc__)
+    drive = top.add_subparsers(dest="job", required=True).add_parser(
+        "drive", help="send a workload to replay agents on the scaled clock"
+    )
+    drive.add_argument("--agents", required=True, help="addresses, separated by commas")
+    drive.add_argument("--token-file", type=Path, help="file with the bearer token")
+    drive.add_argument("--origin", type=float, required=True, help="unix seconds of virtual second 0")
+    drive.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second")
+    drive.add_argument("--rate", type=float, default=5.0, help="generated requests per second and agent")
+    drive.add_argument("--seed", type=int, default=1, help="seed of the generator")
+    drive.add_argument("--trace", type=Path, help="Mooncake JSONL to repeat instead of generating")
+    drive.add_argument("--prefill", type=float, default=1200.0, help="virtual seconds sent before the origin")
+    drive.add_argument("--batch", type=float, default=5.0, help="virtual seconds per batch")
+    drive.add_argument("--stop-on-eof", action="store_true", help="stop when standard input closes")
+    return top
+
+
+def workload(arguments: argparse.Namespace, agents: int) -> Iterator[Request]:
+    """Choose the trace or the generator."""
+    if arguments.trace is not None:
+        return repeat_mooncake(arguments.trace)
+    return generate(requests_per_second=arguments.rate * agents, seed=arguments.seed)
+
+
+async def drive(arguments: argparse.Namespace) -> None:
+    """Drive until a signal, end of input, or the end of the workload."""
+    config = DriverConfig(
+        agents=tuple(url for url in arguments.agents.split(",") if url),
+        posting=PostingConfig(token_file=arguments.token_file),
+        prefill_seconds=arguments.prefill,
+        batch_seconds=arguments.batch,
+    )
+    clock = ScaledClock(origin_unix_s=arguments.origin, speed=arguments.speed)
+    stop, tally = asyncio.Event(), DriverTally()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    watching = [asyncio.create_task(_say_prefilled(tally))]
+    if arguments.stop_on_eof:
+        watching.append(asyncio.create_task(_stop_on_eof(stop)))
+    try:
+        await run_driver(config, workload(arguments, len(config.agents)), clock, stop, tally)
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        _say({"event": "ended", **tally.as_json()})
+
+
+async def _say_prefilled(tally: DriverTally) -> None:
+    await tally.prefilled.wait()
+    _say({"event": "prefilled", **tally.as_json()})
+
+
+async def _stop_on_eof(stop: asyncio.Event) -> None:
+    """Set the stop when standard input closes, so that no driver outlives the one who started it."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    while await reader.read(1024):
+        pass
+    stop.set()
+
+
+def _say(event: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one job; return the exit code."""
+    arguments = parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    try:
+        asyncio.run(drive(arguments))
+    except (TraceError, ValueError, OSError) as error:
+        _say({"event": "failed", "reason": str(error)})
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
