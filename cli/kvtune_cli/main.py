@@ -20,6 +20,7 @@ from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
 from kvtune_cli.status import status
 from kvtune_cli.token import token
+from kvtune_cli.trying import try_config
 from kvtune_cli.up import up
 from kvtune_cli.validate import validate
 from kvtune_cli.version import version
@@ -41,6 +42,7 @@ def build() -> typer.Typer:
     app.callback()(_global_options)
     for command in COMMANDS:
         app.command()(command)
+    app.command("try")(try_config)
     return app
 
 

@@ -10,6 +10,7 @@ from kvtune_cli.output import say, say_json
 
 if TYPE_CHECKING:
     from kvtune_api.experiment import KVCacheExperiment
+    from kvtune_api.knobs import CacheConfig
     from kvtune_operator.statedir import StateDir
 
 StateDirOption = Annotated[
@@ -36,7 +37,7 @@ def abort(
     """
     _running(state_dir, experiment)
     effect = "the running experiment ends as Aborted(User), its agents return to the incumbent"
-    _leave("abort", experiment, state_dir, policy, effect, as_json)
+    leave_wish("abort", experiment, state_dir, policy, effect, as_json)
 
 
 def pause(
@@ -46,7 +47,7 @@ def pause(
 
     Example: kvtune pause --state-dir .kvtune
     """
-    _leave("pause", "", state_dir, policy, "experiments stop, all agents keep the incumbent", as_json)
+    leave_wish("pause", "", state_dir, policy, "experiments stop, all agents keep the incumbent", as_json)
 
 
 def resume(
@@ -56,7 +57,7 @@ def resume(
 
     Example: kvtune resume --state-dir .kvtune
     """
-    _leave("resume", "", state_dir, policy, "the next experiment may start", as_json)
+    leave_wish("resume", "", state_dir, policy, "the next experiment may start", as_json)
 
 
 def approve(
@@ -75,7 +76,7 @@ def approve(
     if found is not None and found.status.phase is not Phase.AWAITING_APPROVAL:
         raise typer.BadParameter(f"{experiment} is {found.status.phase}, it does not wait for approval")
     effect = "its candidate is promoted to all agents and then watched"
-    _leave("approve", experiment, state_dir, policy, effect, as_json)
+    leave_wish("approve", experiment, state_dir, policy, effect, as_json)
 
 
 def _running(state_dir: Path, name: str) -> "KVCacheExperiment | None":
@@ -105,13 +106,23 @@ def _holder(state: "StateDir") -> str:
     return found
 
 
-def _leave(verb: str, target: str, state_dir: Path, policy: str | None, effect: str, as_json: bool) -> None:
+def leave_wish(
+    verb: str,
+    target: str,
+    state_dir: Path,
+    policy: str | None,
+    effect: str,
+    as_json: bool,
+    *,
+    config: "CacheConfig | None" = None,
+) -> None:
+    """Leave a wish in the inbox and say what will happen."""
     from kvtune_operator.statedir import StateDir, Wish, leave
     from kvtune_tuner.model import Verb
 
     state = StateDir(state_dir)
     who = _holder(state)
-    wish = Wish(verb=Verb(verb), target=target, policy=policy)
+    wish = Wish(verb=Verb(verb), target=target, policy=policy, config=config)
     path = leave(state, wish, unix_milliseconds=unix_milliseconds())
     if as_json:
         say_json({"verb": verb, "target": target or None, "controlPlane": who, "file": str(path)})

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -25,6 +25,7 @@ from kvtune_operator.clock import WallClock
 from kvtune_operator.documents import read_policy
 from kvtune_operator.health import Vitals, create_app, served
 from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
+from kvtune_operator.ports import Agents, Metrics
 from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_operator.settings import Settings
 from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
@@ -72,6 +73,17 @@ async def run_standalone(
         return FENCED if end is RunEnd.FENCED else STOPPED
     finally:
         objects.close()
+
+
+@contextlib.asynccontextmanager
+async def agent_ports(
+    addresses: Sequence[str], token_file: Path, *, timeout_seconds: float = 2.0
+) -> AsyncIterator[tuple[Agents, Metrics]]:
+    """Open the ports to some agents, for who looks at them beside a control plane (the demo)."""
+    async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False, follow_redirects=False) as client:
+        fetcher = Fetcher(client, timeout_seconds=timeout_seconds)
+        agents = HttpAgents(fetcher, TokenFile(token_file), addresses=addresses)
+        yield agents, ScrapeMetrics(fetcher)
 
 
 class _Root:

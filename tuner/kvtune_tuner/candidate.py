@@ -1,8 +1,12 @@
 """Choose who names the next candidate. Called by plan when a policy rests; the experiment decides.
 
 Strategy Auto asks the reuse model first, each time; when that has nothing to say the ladder; then Optuna,
-until eight of its candidates in a row have lost within 24 h. Pure.
+until eight of its candidates in a row have lost within 24 h. In Auto a candidate of the ladder or of Optuna
+that the model predicts to be clearly worse is passed over: users should not be exposed to it only to learn
+what is known (docs/adr/0003). Whoever proposes, the model's prediction is kept beside the measurement. Pure.
 """
+
+from dataclasses import replace
 
 from kvtune_api.policy import Strategy
 from kvtune_tuner.denylist import losses_in_a_row
@@ -10,14 +14,42 @@ from kvtune_tuner.ladder import propose_by_ladder
 from kvtune_tuner.proportional import propose_by_rule
 from kvtune_tuner.proposal import MEMORY_OF_LOSSES, Candidate, NotAvailable, NothingToTry, Request
 from kvtune_tuner.propose import propose_by_optuna
+from kvtune_tuner.reuse_model import pool, predict
 from kvtune_tuner.reuse_proposal import propose_by_reuse
 
 OPTUNA_LOSSES = 8
 """Losses in a row after which Auto lets Optuna rest (chosen: one and a half TPE start-ups)."""
 
 
+CLEARLY_WORSE = -0.02
+"""Predicted loss in the objective from which Auto passes a candidate over: the smallest guardrail margin."""
+
+VETO_ATTEMPTS = 8
+"""How many candidates of Optuna may be passed over before it counts as having none."""
+
+
 def next_candidate(request: Request) -> Candidate | NothingToTry:
-    """Name the next candidate by the policy's strategy, or say why there is none."""
+    """Name the next candidate by the policy's strategy with its prediction, or say why there is none."""
+    found = _by_strategy(request)
+    return _with_prediction(request, found) if isinstance(found, Candidate) else found
+
+
+def _with_prediction(request: Request, candidate: Candidate) -> Candidate:
+    """The candidate with the reuse model's prediction, where it has none and the model has one."""
+    if candidate.predicted_gain is not None:
+        return candidate
+    reuse = pool(request.reports)
+    if isinstance(reuse, NotAvailable):
+        return candidate
+    prices = request.spec.objective.prices
+    base, new = (predict(reuse, prices, config) for config in (request.incumbent, candidate.config))
+    if isinstance(base, NotAvailable) or isinstance(new, NotAvailable):
+        return candidate
+    gain = new.objective - base.objective
+    return replace(candidate, predicted_gain=gain, predicted_objective=new.objective)
+
+
+def _by_strategy(request: Request) -> Candidate | NothingToTry:
     problem = request.space.problem(request.incumbent)
     if problem is not None:
         return NothingToTry(reason=problem)
@@ -37,7 +69,7 @@ def next_candidate(request: Request) -> Candidate | NothingToTry:
 
 def _auto(request: Request) -> Candidate | NothingToTry:
     refusals: list[NothingToTry | NotAvailable] = []
-    for propose in (propose_by_reuse, propose_by_ladder, _optuna_with_rests):
+    for propose in (propose_by_reuse, _ladder_worth_it, _optuna_worth_it):
         answer = propose(request)
         if isinstance(answer, Candidate):
             return answer
@@ -46,6 +78,27 @@ def _auto(request: Request) -> Candidate | NothingToTry:
     return NothingToTry(
         reason="; ".join(refusal.reason for refusal in refusals), retry_at=min(retries, default=None)
     )
+
+
+def _clearly_worse(request: Request, candidate: Candidate) -> float | None:
+    """The predicted loss of a candidate that is not worth an exposure; None for one that is."""
+    gain = _with_prediction(request, candidate).predicted_gain
+    return gain if gain is not None and gain < CLEARLY_WORSE else None
+
+
+def _ladder_worth_it(request: Request) -> Candidate | NothingToTry:
+    found = propose_by_ladder(request)
+    if isinstance(found, NothingToTry) or (loss := _clearly_worse(request, found)) is None:
+        return found
+    return NothingToTry(reason=f"the ladder's next step is predicted to change Y by {loss:+.3f}")
+
+
+def _optuna_worth_it(request: Request) -> Candidate | NothingToTry:
+    for attempt in range(VETO_ATTEMPTS):
+        found = _optuna_with_rests(replace(request, seed=request.seed + attempt))
+        if isinstance(found, NothingToTry) or _clearly_worse(request, found) is None:
+            return found
+    return NothingToTry(reason=f"{VETO_ATTEMPTS} candidates of Optuna are predicted to lose over 0.02 in Y")
 
 
 def _optuna_with_rests(request: Request) -> Candidate | NothingToTry:

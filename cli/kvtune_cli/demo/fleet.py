@@ -37,6 +37,11 @@ class Fleet:
         """The control plane's state directory."""
         return self.options.directory / "state"
 
+    @property
+    def end(self) -> float:
+        """Scaled unix second at which the main act ends."""
+        return self.origin + self.options.scaled_seconds
+
     def now(self) -> float:
         """Scaled unix seconds."""
         return self.origin + (unix_seconds() - self.origin) * self.options.speed
@@ -86,10 +91,10 @@ async def _agent(fleet: Fleet, name: str, config: CacheConfig) -> Child:
 
 
 async def start_driver(fleet: Fleet) -> Child:
-    """Start the traffic; return once what comes before the start has been fed."""
+    """Start the traffic: first what comes before the start, then on the clock."""
     options = fleet.options
     source = ("--trace", str(options.trace)) if options.trace else ("--rate", str(options.rate))
-    driver = await fleet.children.start(
+    return await fleet.children.start(
         "driver",
         "kvtune_lab",
         "drive",
@@ -101,8 +106,11 @@ async def start_driver(fleet: Fleet) -> Child:
         *("--prefill", str(PREFILL_SECONDS)),
         *source,
     )
+
+
+async def wait_for_prefill(driver: Child) -> None:
+    """Return once what comes before the start has been fed."""
     await wait_for_text(driver, '"prefilled"', seconds=PREFILL_LIMIT_SECONDS)
-    return driver
 
 
 async def start_control_plane(fleet: Fleet, name: str, *, ends_at: str | None) -> Child:

@@ -17,7 +17,7 @@ POLICY_FILE = "chat.yaml"
 
 
 def demo_policy(options: DemoOptions) -> KVCachePolicy:
-    """The policy of a run: the given file or the demo's own, with the run's strategy (and a trace's lengths)."""
+    """The policy of a run: the given file, or the demo's own with the run's strategy and lengths."""
     from kvtune_operator.documents import read_policy
 
     path = options.policy
@@ -45,7 +45,7 @@ def written(policy: KVCachePolicy) -> str:
 
 
 def start_config(policy: KVCachePolicy) -> CacheConfig:
-    """The configuration that the agents of a demo begin with: the policy's start, else its smallest values."""
+    """What the agents of a demo begin with: the policy's start, else its smallest values."""
     knobs = policy.spec.knobs
     ttl, ratio, host = knobs.cache_ttl, knobs.eviction_ratio, knobs.tiers.host_memory
     return CacheConfig(

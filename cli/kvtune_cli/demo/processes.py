@@ -96,7 +96,7 @@ def _environment() -> dict[str, str]:
 
 
 async def wait_for_text(child: Child, text: str, *, seconds: float = READY_SECONDS) -> str:
-    """The first line of a process' log that holds `text`; raise `Unavailable` when it dies or takes too long."""
+    """The first line of a log that holds `text`; raise `Unavailable` when the process dies or is late."""
     deadline = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < deadline:
         for line in child.log.read_text(errors="replace").splitlines():

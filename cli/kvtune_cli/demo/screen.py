@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.knobs import CacheConfig, point, written
+from kvtune_api.knobs import CacheConfig, Knob, point, written
 from kvtune_api.policy import PolicySpec
 from kvtune_api.wire import Report, Role
 from kvtune_cli.demo.options import DemoOptions
@@ -54,8 +54,13 @@ def _head(picture: Picture, options: DemoOptions) -> RenderableType:
 
 
 def shown(config: CacheConfig) -> str:
-    """A configuration in one line."""
-    return ", ".join(f"{knob} {written(knob, value)}" for knob, value in point(config).items())
+    """A configuration in one short line: TTL, eviction ratio, host memory."""
+    return " / ".join(brief(knob, value) for knob, value in point(config).items())
+
+
+def brief(knob: Knob, value: float) -> str:
+    """A knob's value as short as people say it; sizes in GiB."""
+    return f"{value / 2**30:.4g} GiB" if knob is Knob.HOST_MEMORY else written(knob, value)
 
 
 def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
@@ -104,7 +109,7 @@ def _limit(spec: PolicySpec) -> str:
 
 
 def _knobs(config: CacheConfig) -> list[str]:
-    return [written(knob, value) for knob, value in point(config).items()]
+    return [brief(knob, value) for knob, value in point(config).items()]
 
 
 def _candidate_knobs(incumbent: CacheConfig, candidate: CacheConfig) -> list[str]:
@@ -113,7 +118,7 @@ def _candidate_knobs(incumbent: CacheConfig, candidate: CacheConfig) -> list[str
     cells = []
     for knob, value in point(candidate).items():
         factor = value / before[knob] if before.get(knob) else 1.0
-        cells.append(written(knob, value) + (f" (x{factor:.2g})" if abs(factor - 1) > 1e-6 else ""))
+        cells.append(brief(knob, value) + (f" (x{factor:.2g})" if abs(factor - 1) > 1e-6 else ""))
     return cells
 
 

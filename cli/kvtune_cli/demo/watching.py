@@ -4,17 +4,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import httpx
-
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.policy import KVCachePolicy, PolicySpec
 from kvtune_api.wire import Counters, Report, Role
 from kvtune_cli.demo.fleet import Fleet
-from kvtune_operator.adapters.agents import HttpAgents, TokenFile
-from kvtune_operator.adapters.fetch import Fetcher
-from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.eventlog import KeptEvent, read_events
-from kvtune_operator.ports import Unreachable
+from kvtune_operator.ports import Agents, Metrics, Unreachable
 from kvtune_operator.statedir import StateDir, experiments, policies
 from kvtune_tuner.draft import sample
 from kvtune_tuner.effect import hit_rate, objective
@@ -65,11 +60,10 @@ class _Track:
 class Watcher:
     """Looks at a fleet again and again. Holds recent samples for the live figures."""
 
-    def __init__(self, fleet: Fleet, client: httpx.AsyncClient) -> None:
+    def __init__(self, fleet: Fleet, agents: Agents, metrics: Metrics) -> None:
         self._fleet = fleet
-        fetcher = Fetcher(client, timeout_seconds=2.0)
-        self._agents = HttpAgents(fetcher, TokenFile(fleet.token_file), addresses=fleet.addresses)
-        self._metrics = ScrapeMetrics(fetcher)
+        self._agents = agents
+        self._metrics = metrics
         self._tracks: dict[str, _Track] = {}
 
     async def look(self) -> Picture:
