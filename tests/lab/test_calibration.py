@@ -7,17 +7,17 @@ warm-up and 3,600 s measured, prices memory .05 and pass 1 (bounds TTL 30-600 s,
 | seed | configuration | Y | hit rate | share <= .25 s | passes/min | utilisation |
 |---|---|---|---|---|---|---|
 | 1 | start: 30 s, 57 GiB, .3 | .352 | .381 | .583 | .04 | .60 |
-| 1 | start with a quarter of the host tier | -.115 | .123 | .257 | 23.1 | .82 |
+| 1 | start, a quarter of the host tier | -.115 | .123 | .257 | 23.1 | .82 |
 | 1 | all at their most: 600 s, 912 GiB, .05 | .345 | .801 | .966 | 0 | .24 |
 | 1 | best found: 235 s, 172 GiB, .10 | .662 | .754 | .935 | .58 | .28 |
-| 2 | start / quarter / most | .355 / -.122 / .343 | .384 / .122 / .799 | .577 / .230 / .968 | | .61 / .84 / .25 |
+| 2 | start / quarter / most | .355/-.122/.343 | .384/.122/.799 | .577/.230/.968 | | .61 / .84 / .25 |
 | 2 | best found: 342 s, 211 GiB, .15 | .663 | .774 | .952 | .54 | .27 |
-| 3 | start / quarter / most | .357 / -.103 / .341 | .386 / .127 / .797 | .613 / .294 / .966 | | .57 / .79 / .24 |
+| 3 | start / quarter / most | .357/-.103/.341 | .386/.127/.797 | .613/.294/.966 | | .57 / .79 / .24 |
 | 3 | best found: 342 s, 211 GiB, .15 | .668 | .776 | .954 | .23 | .26 |
 
-Share of the best, seed 1 (seeds 2 and 3 differ by < .03). Host 57/114/171/211/228/285/342/456 GiB at 340 s, .15:
-.522/.895/.984/1/.996/.959/.917/.831. TTL 120/180/240/300/420/600 s at 228 GiB, .1: .873/.946/.980/1/.999/.997.
-Ratio .05/.1/.2/.3 at 340 s, 211 GiB: Y .662/.664/.664/.661.
+Share of the best, seed 1 (seeds 2 and 3 differ by < .03). Host 57/114/171/211/228/285/342/456 GiB at 340 s,
+.15: .522/.895/.984/1/.996/.959/.917/.831. TTL 120/180/240/300/420/600 s at 228 GiB, .1:
+.873/.946/.980/1/.999/.997. Ratio .05/.1/.2/.3 at 340 s, 211 GiB: Y .662/.664/.664/.661.
 
 sd of a Delta (M = 120 s, crossover of two equal agents, 39 Deltas): Y .020 at the start, .013 at the best;
 share of requests within the limit .043 and .011. This test repeats the table's heart on one agent and less
