@@ -189,7 +189,7 @@ class ExperimentStatus:
     checkpoint: Checkpoint | None = None
     """State of every test before the first row of the ring; absent while no test row has left it."""
 
-    rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 1000)] = ()
+    rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 3000)] = ()
     decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS)] = ()
     evidence: Evidence = Evidence()
     last_data_at: float = 0.0

@@ -13,14 +13,13 @@ from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, Kind, KVCach
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.policy import Mode
-from kvtune_api.status import Pair, Truth
+from kvtune_api.status import Condition, Pair, Truth
 from kvtune_tuner.assign import pairing_hash
 from kvtune_tuner.candidate import next_candidate
-from kvtune_tuner.design import Design, designed, guardrail_plans, pairing, underpowered
+from kvtune_tuner.design import Design, designed, guardrail_plans, most_pairs, pairing, underpowered
 from kvtune_tuner.draft import (
     Draft,
     condition,
-    later,
     moment,
     runs,
     waiting,
@@ -36,13 +35,23 @@ from kvtune_tuner.schedule import (
     estimated_duration_s,
     shortest_duration_s,
 )
-from kvtune_tuner.sli import Missing, MissingReason
+from kvtune_tuner.sli import Missing
 from kvtune_tuner.ttft import quantile_bounds
-from kvtune_tuner.workload import workload_of, workload_shifted
+from kvtune_tuner.workload import remembered, workload_of, workload_shifted
 
-NO_TRY_SECONDS = 600.0
-"""After there was nothing to try, proposals are made again this much later."""
+AGAIN_SECONDS = 600.0
+"""After a proposal that started nothing another is made when the clock has passed the next multiple of this.
 
+No time is written down for it, so a policy that rests for long writes nothing.
+"""
+
+OBSERVE_AGAIN_SECONDS = 60.0
+SMALLEST_GAIN_MOVE = 0.005
+"""Mode Observe: the gain predicted for the same candidate follows in steps of half a point."""
+
+_FRUITLESS = frozenset(
+    {Reason.NOTHING_TO_TRY, Reason.UNDERPOWERED, Reason.TOO_LONG, Reason.BUDGET, Reason.OBSERVING}
+)
 
 USER: Final = "User"
 """Strategy of an experiment that a user asked for by `kvtune try`."""
@@ -53,15 +62,26 @@ def considered(draft: Draft) -> Draft:
     reason_and_why = held(draft)
     if reason_and_why is not None:
         return resting(draft, *reason_and_why)
+    known = draft.status.trials
     draft = _with_shift(draft)
+    last = condition(draft.status, ConditionType.EXPERIMENTING)
+    if last is not None and draft.status.trials == known and _is_fresh(draft, last):
+        return waiting(draft, last.message)
     proposal = _proposal(draft)
     if isinstance(proposal, NothingToTry):
-        retry = proposal.retry_at or later(draft.seen.now, NO_TRY_SECONDS)
-        draft = with_status(draft, replace(draft.status, next_try_at=retry, would_try=None, would_gain=None))
-        return resting(draft, Reason.NOTHING_TO_TRY, proposal.reason)
+        status = replace(draft.status, next_try_at=proposal.retry_at, would_try=None, would_gain=None)
+        return resting(with_status(draft, status), Reason.NOTHING_TO_TRY, proposal.reason)
     if draft.seen.policy.spec.mode is Mode.OBSERVE:
         return _observing(draft, proposal)
     return started(draft, proposal)
+
+
+def _is_fresh(draft: Draft, last: Condition) -> bool:
+    """Whether what was last proposed without starting anything still stands."""
+    if last.reason not in _FRUITLESS or last.observed_generation != draft.seen.policy.metadata.generation:
+        return False
+    every = OBSERVE_AGAIN_SECONDS if last.reason is Reason.OBSERVING else AGAIN_SECONDS
+    return draft.now_s // every == (draft.now_s - draft.ticks) // every
 
 
 def resting(draft: Draft, reason: Reason, why: str) -> Draft:
@@ -83,8 +103,9 @@ def held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
         return (Reason.OUT_OF_SYNC, f"{len(off)} agents are still changing to the incumbent")
     traffic = pool_window(draft)
     if isinstance(traffic, Missing):
-        kind = Reason.NO_TRAFFIC if traffic.reason is MissingReason.NO_TRAFFIC else Reason.NO_DATA
-        return (kind, f"no measurements: {traffic.message}")
+        metrics = condition(status, ConditionType.METRICS_AVAILABLE)
+        assert metrics is not None, "set by observed"
+        return (metrics.reason, f"no measurements: {metrics.message}")
     if (why := _half_span(draft, traffic.seconds)) is not None:
         return (Reason.NO_DATA, why)
     if asked:
@@ -112,7 +133,7 @@ def _with_shift(draft: Draft) -> Draft:
         return with_status(draft, replace(draft.status, workload=now))
     moved = workload_shifted(then, now) if draft.status.trials else None
     if moved is None:
-        return draft
+        return with_status(draft, replace(draft.status, workload=remembered(then, now)))
     trials = tuple(replace(trial, shifted=True) for trial in draft.status.trials)
     draft = with_status(draft, replace(draft.status, trials=trials, workload=now))
     return with_event(
@@ -159,13 +180,12 @@ def seed(draft: Draft, number: int) -> int:
 
 
 def _observing(draft: Draft, proposal: Candidate) -> Draft:
-    status = replace(
-        draft.status,
-        would_try=proposal.config,
-        would_gain=proposal.predicted_gain,
-        next_try_at=None,
-        cooldown_until=later(draft.seen.now, 60.0),
-    )
+    last = condition(draft.status, ConditionType.EXPERIMENTING)
+    known, gain = draft.status.would_gain, proposal.predicted_gain
+    same = draft.status.would_try == proposal.config and last is not None and last.reason is Reason.OBSERVING
+    if same and last is not None and abs((known or 0.0) - (gain or 0.0)) < SMALLEST_GAIN_MOVE:
+        return resting(draft, Reason.OBSERVING, last.message)
+    status = replace(draft.status, would_try=proposal.config, would_gain=gain, next_try_at=None)
     return resting(with_status(draft, status), Reason.OBSERVING, f"mode Observe: would try {proposal.why}")
 
 
@@ -178,8 +198,7 @@ def started(draft: Draft, candidate: Candidate) -> Draft:
     refused = _refused(draft, candidate, design)
     if refused is not None:
         reason, why = refused
-        retry = later(draft.seen.now, NO_TRY_SECONDS)
-        draft = with_status(draft, replace(draft.status, next_try_at=retry, power=design.power))
+        draft = with_status(draft, replace(draft.status, power=design.power))
         return resting(draft, reason, why)
     draft = _created(draft, candidate, pairs, design, run_in=run_in)
     if run_in:
@@ -239,7 +258,7 @@ def _created(
         seed=seed(draft, number),
         pairs=pairs,
         pairing=pairing_hash([(pair.first, pair.second) for pair in pairs]),
-        max_pairs=candidate.max_pairs or policy.spec.experiment.max_pairs,
+        max_pairs=most_pairs(candidate, policy.spec.experiment),
         run_in=run_in,
     )
     expected = replace(

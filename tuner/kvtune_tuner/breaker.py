@@ -5,6 +5,7 @@ from dataclasses import replace
 from kvtune_api.experiment import Breach
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.status import Truth
+from kvtune_api.wire import Role
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import (
     Draft,
@@ -67,7 +68,8 @@ def _noted(draft: Draft, text: str | None) -> Draft:
 def _reachability(draft: Draft) -> Draft:
     """Remember since when an agent of the experiment does not answer."""
     before = draft.live.status.unreachable_since
-    names = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
+    arms = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
+    names = arms & {agent.name for agent in draft.seen.agents}  # one that left has ended its pair
     now = {name: before.get(name, draft.now_s) for name in sorted(names) if draft.report(name) is None}
     if now == before:
         return draft
@@ -79,20 +81,22 @@ def _guard_input(draft: Draft) -> GuardInput | None:
     if since is None:
         return None
     pairs = _pairs(draft)
+    live = tuple(pair for pair in pairs if _is_exposed(draft, pair[1]))
     settings = draft.live.spec.policy_spec
     limits = BreakerLimits(
         unreachable_s=max(3 * draft.ticks, wall(draft, settings.experiment.lease_duration.seconds))
     )
     spans = breaker_spans(newest, since, limits) if newest is not None else None
     target = settings.targets.ttft
-    candidates = {candidate for _, candidate, _ in pairs}
+    present = {agent.name for agent in draft.seen.agents}
+    candidates = {candidate for _, candidate, _ in pairs if candidate in present}
     if draft.live.status.phase in (Phase.PROMOTING, Phase.WATCHING):
         candidates |= set(promoted_agents(draft.live, draft.names))
     return GuardInput(
         candidates=tuple(_arm_agent(draft, name) for name in sorted(candidates)),
-        controls=tuple(_arm_agent(draft, control) for _, _, control in pairs),
-        long=_windows(draft, pairs, spans.long_from_s, spans.to_s) if spans else (),
-        short=_windows(draft, pairs, spans.short_from_s, spans.to_s) if spans else (),
+        controls=tuple(_arm_agent(draft, control) for _, _, control in pairs if control in present),
+        long=_windows(draft, live, spans.long_from_s, spans.to_s) if spans else (),
+        short=_windows(draft, live, spans.short_from_s, spans.to_s) if spans else (),
         target=Target(limit_s=target.limit.seconds, quantile=target.quantile) if target else None,
         limits=limits,
     )
@@ -122,6 +126,12 @@ def _pairs(draft: Draft) -> tuple[tuple[str, str, str], ...]:
         )
         for index, pair in enumerate(draft.live.spec.pairs)
     )
+
+
+def _is_exposed(draft: Draft, candidate: str) -> bool:
+    """Whether an agent runs the candidate or cannot say: a pair that does not must not shield others."""
+    report = draft.report(candidate)
+    return report is None or report.running.role is Role.CANDIDATE
 
 
 def _windows(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from kvtune_api.experiment import GuardrailPlan
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import Margins
+from kvtune_api.policy import ExperimentSettings, Margins
 from kvtune_api.status import Noise, Pair
 from kvtune_tuner.assign import AgentLoad, Pairing, choose_pairs, match_pairs
 from kvtune_tuner.draft import Draft
@@ -80,7 +80,7 @@ def designed(draft: Draft, candidate: Candidate, pairs: int, noise: Noise | None
         min_requests=spec.min_requests,
         effect_over_sd=noise.effect_over_sd if noise else None,
     )
-    max_pairs = candidate.max_pairs or spec.max_pairs
+    max_pairs = most_pairs(candidate, spec)
     timing = Timing(
         washout_s=washout,
         window_s=window,
@@ -96,12 +96,18 @@ def designed(draft: Draft, candidate: Candidate, pairs: int, noise: Noise | None
     return replace(chances, washout=washout, window=window, timing=timing)
 
 
+def most_pairs(candidate: Candidate, settings: ExperimentSettings) -> int:
+    """After how many Deltas an experiment gives up: never before it might promote."""
+    return max(candidate.max_pairs or settings.max_pairs, settings.min_pairs)
+
+
 def powered(draft: Draft, gain: float | None, max_pairs: int, pairs: int, noise: Noise) -> Design:
     """The chances of an experiment whose noise is known (its lengths are not filled in)."""
     spec = draft.seen.policy.spec.experiment
-    effect = max(gain or spec.detectable_effect, spec.min_effect)
+    promising = gain is not None and gain > spec.min_effect
+    effect = gain if promising and gain is not None else max(spec.detectable_effect, spec.min_effect)
     design = PowerDesign(
-        pairs=max_pairs,
+        pairs=math.ceil(max_pairs / pairs) * pairs,  # decisions come after whole blocks
         pairs_per_block=pairs,
         alpha=spec.alpha,
         min_pairs=min(spec.min_pairs, max_pairs),

@@ -98,15 +98,11 @@ def progressed(draft: Draft) -> Draft:
     if epoch.kind is BlockKind.TEST and (gone := lapsed(draft, epoch)):
         return _repeated(draft, epoch, Reason.LEASE_LAPSED, f"the lease of {', '.join(gone)} ran out")
     draft = watched_agents(draft, epoch)
-    if draft.now_s > draft.live.status.deadline:
+    since, late = draft.live.status.phase_since, draft.now_s > draft.live.status.deadline
+    draft = _washout(draft) if draft.live.status.phase is Phase.WASHOUT else _measuring(draft)
+    if late and draft.live.status.phase_since == since:
         return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, "the epoch passed its deadline")
-    match draft.live.status.phase:
-        case Phase.WASHOUT:
-            return _washout(draft)
-        case Phase.RUN_IN | Phase.MEASURING:
-            return _measuring(draft)
-        case other:
-            raise AssertionError(other)
+    return draft
 
 
 def _repeated(draft: Draft, epoch: Epoch, reason: Reason, why: str) -> Draft:
@@ -152,6 +148,7 @@ def _measuring(draft: Draft) -> Draft:
     if any(row.dropped is None for row in rows):
         record = replace(record, last_data_at=draft.now_s)
     draft = with_record(draft, record)
+    draft = replace(draft, experiment=trimmed(draft.live))
     for why in sorted({row.dropped for row in rows if row.dropped is not None}):
         gone = sum(row.dropped == why for row in rows)
         draft = with_event(
@@ -177,7 +174,6 @@ def _after_epoch(draft: Draft, epoch: Epoch) -> Draft:
         return _epoch(draft, epoch.block, epoch.attempt, 2)
     if epoch.kind is BlockKind.RUN_IN:
         return _run_in_block_done(draft, epoch)
-    draft = replace(draft, experiment=trimmed(draft.live))
     draft = block_judged(draft)
     if draft.live.status.outcome is not None or draft.live.status.phase is not Phase.MEASURING:
         return draft

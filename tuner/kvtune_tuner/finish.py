@@ -6,10 +6,11 @@ from dataclasses import replace
 from kvtune_api.experiment import Kind, KVCacheExperiment
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Reason
 from kvtune_api.policy import OnGuardrail
-from kvtune_api.status import TRIALS_KEPT, FalsePositives, Noise, PolicyStatus, Trial, Truth
+from kvtune_api.status import TRIALS_KEPT, FalsePositives, Noise, PolicyStatus, Promotion, Trial, Truth
 from kvtune_api.wire import Role
 from kvtune_tuner.draft import (
     Draft,
+    bumped,
     later,
     runs,
     turned,
@@ -59,7 +60,9 @@ def recorded(draft: Draft) -> Draft:
     """Write the ended experiment into the policy's history; the policy rests afterwards."""
     record = draft.live.status
     assert record.outcome is not None and record.reason is not None, "only ended experiments are recorded"
-    draft = with_record(draft, replace(record, ended_at=draft.seen.now, estimated_end=None, epoch=None))
+    ended_at = record.ended_at or draft.seen.now
+    draft = with_record(draft, replace(record, ended_at=ended_at, estimated_end=None, epoch=None))
+    draft = _with_winner(draft)
     experiment = draft.live
     name, message = experiment.metadata.name, f"{record.outcome}({record.reason}): {record.message}"
     status = draft.status
@@ -83,6 +86,18 @@ def recorded(draft: Draft) -> Draft:
     )
 
 
+def _with_winner(draft: Draft) -> Draft:
+    """The winner is the incumbent from now on, at every agent, without a lease."""
+    spec, record = draft.live.spec, draft.live.status
+    if record.outcome is not Outcome.PROMOTED or spec.kind is not Kind.GAIN:
+        return draft
+    name = draft.live.metadata.name
+    promotion = Promotion(config=spec.candidate, experiment=name, at=draft.seen.now)
+    status = replace(draft.status, incumbent=spec.candidate, promoted=promotion)
+    draft = bumped(with_status(draft, status))
+    return with_event(draft, Reason.PROMOTED, f"{name}: {record.message}")
+
+
 def trial(draft: Draft) -> Trial:
     """The experiment in short."""
     spec, record = draft.live.spec, draft.live.status
@@ -104,6 +119,7 @@ def trial(draft: Draft) -> Trial:
         predicted=spec.predicted_gain,
         guardrails={name: value + margins.get(name, 0.0) for name, value in seen.guardrails.items()},
         objective=seen.candidate.get("objective"),
+        shifted=spec.kind is Kind.AA,  # equal configurations say nothing about either
     )
 
 

@@ -187,9 +187,12 @@ def read(experiment: KVCacheExperiment) -> tuple[Reading, ...]:
 
 
 def _more_roots(roots: tuple[float | None, float | None], block: Block) -> tuple[float | None, float | None]:
+    """Add the roots of pairs that count in both epochs: only there has each agent served both arms once."""
+    lost = {row.pair for row in block.rows if row.dropped is not None}
+    whole = [row for row in block.rows if row.pair not in lost]
     return (
-        _plus(roots[0], [row.candidate for row in block.rows if row.dropped is None]),
-        _plus(roots[1], [row.control for row in block.rows if row.dropped is None]),
+        _plus(roots[0], [row.candidate for row in whole]),
+        _plus(roots[1], [row.control for row in whole]),
     )
 
 

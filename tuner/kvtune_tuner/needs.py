@@ -6,12 +6,13 @@ from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase
 from kvtune_api.policy import PolicySpec
 from kvtune_api.wire import Counters
+from kvtune_tuner.draft import grid_up
 from kvtune_tuner.guard import BreakerLimits, breaker_spans
 from kvtune_tuner.phases import EXPOSED
 from kvtune_tuner.sli import Missing
 
 FRESH_SECONDS = 30.0
-"""An agent whose newest sample is so much older than another's does not hold back the pool's newest moment."""
+"""An agent whose newest sample is so much older than another's does not hold back the pool."""
 
 
 def exact(experiment: KVCacheExperiment | None, now_s: float) -> tuple[float, ...]:
@@ -59,4 +60,6 @@ def exposed_since(experiment: KVCacheExperiment | None) -> float | None:
     status = experiment.status
     if status.phase in (Phase.PROMOTING, Phase.WATCHING):
         return status.promoting_since
+    if status.phase is Phase.WASHOUT:  # a washout that begins again does not hide what ran before
+        return grid_up(status.phase_since)
     return status.epoch.switch_at if status.epoch else None

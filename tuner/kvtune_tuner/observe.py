@@ -3,12 +3,13 @@
 Pure. Sets conditions and SLIs in the draft; decides nothing about experiments.
 """
 
+import re
 from dataclasses import replace
 
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import Met, Sli, Truth
-from kvtune_tuner.draft import Draft, runs, window, with_condition, with_status
+from kvtune_tuner.draft import Draft, condition, runs, window, with_condition, with_status, with_warning
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.needs import newest_moment
 from kvtune_tuner.phases import EXPOSED
@@ -16,8 +17,8 @@ from kvtune_tuner.scoring import HIT_RATE, TTFT
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts, pooled
 from kvtune_tuner.ttft import Standing, judge_target, share_under
 
-SMALLEST_MOVE = 0.005
-"""An SLI in status follows the measurement in steps of half a point."""
+SMALLEST_MOVE = 0.01
+"""An SLI in status follows the measurement in steps of a point."""
 
 _MET = {
     Standing.MET: Met.MET,
@@ -105,7 +106,16 @@ def _metrics(draft: Draft) -> Draft:
         return with_condition(draft, kind, Truth.TRUE, Reason.AVAILABLE, message)
     no_traffic = found.reason is MissingReason.NO_TRAFFIC
     reason = Reason.NO_TRAFFIC if no_traffic else Reason.NO_DATA
-    return with_condition(draft, kind, Truth.FALSE, reason, f"{found.reason}: {found.message}")
+    message, old = f"{found.reason}: {found.message}", condition(draft.status, kind)
+    if old is None or old.status is not Truth.FALSE:
+        draft = with_warning(draft, reason, message)
+    elif old.reason is reason and _same_but_for_numbers(old.message, message):
+        message = old.message  # the time in it moves with every tick
+    return with_condition(draft, kind, Truth.FALSE, reason, message)
+
+
+def _same_but_for_numbers(old: str, new: str) -> bool:
+    return re.sub(r"[\d.e+]+", "0", old) == re.sub(r"[\d.e+]+", "0", new)
 
 
 def _targets(draft: Draft) -> Draft:

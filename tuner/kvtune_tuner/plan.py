@@ -19,6 +19,7 @@ from kvtune_tuner.converge import pushes
 from kvtune_tuner.draft import (
     Draft,
     bumped,
+    condition,
     ended,
     waiting,
     with_condition,
@@ -33,7 +34,7 @@ from kvtune_tuner.observe import converged, observed
 from kvtune_tuner.phases import EXPOSED, Turn
 from kvtune_tuner.promote import begin_promotion, promoting, watching
 from kvtune_tuner.space import NoStart, live_knobs, space_of, start
-from kvtune_tuner.trying import tried
+from kvtune_tuner.trying import is_tried, tried
 
 
 def plan(seen: Seen) -> Plan:
@@ -103,6 +104,12 @@ def _known(draft: Draft) -> Draft:
     highest = max(held, default=0)
     if highest > draft.status.push_generation:
         draft = bumped(with_status(draft, replace(draft.status, push_generation=highest)))
+    if draft.experiment is not None and draft.live.status.generation > draft.status.push_generation:
+        generation = draft.live.status.generation  # the status was not written after the experiment was
+        draft = with_status(draft, replace(draft.status, push_generation=generation))
+    if (fenced := condition(draft.status, ConditionType.FENCED)) is not None and fenced.status is Truth.TRUE:
+        text = "this control plane has the highest token"
+        draft = with_condition(draft, ConditionType.FENCED, Truth.FALSE, Reason.RUNNING, text)
     if draft.status.experiment is not None and draft.experiment is None:
         text = f"{draft.status.experiment} is not in the store any more; the incumbent is kept"
         draft = with_warning(draft, Reason.SUPERSEDED, text)
@@ -137,7 +144,7 @@ def _pause_reason(draft: Draft) -> str:
 def _commanded(draft: Draft, command: Command) -> Draft:
     """Carry out one wish of the user, or say why not. A wish to try waits until the policy rests."""
     if command.verb is Verb.TRY:
-        return draft
+        return replace(draft, done=(*draft.done, command)) if is_tried(draft, command) else draft
     draft = replace(draft, done=(*draft.done, command))
     running = draft.experiment.metadata.name if draft.experiment else ""
     match command.verb:
@@ -173,13 +180,12 @@ def _interrupted(draft: Draft) -> Draft:
         return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was edited")
     if pause := _pause_reason(draft):
         return ended(draft, Outcome.ABORTED, OutcomeReason.USER, pause)
-    if seen.shutdown:
+    if seen.shutdown and record.phase is not Phase.AWAITING_APPROVAL:
         return ended(draft, Outcome.ABORTED, OutcomeReason.SHUTDOWN, "the control plane is being stopped")
     if seen.ends_at is not None and seen.now >= seen.ends_at:
         return ended(draft, Outcome.ABORTED, OutcomeReason.BUDGET, "the time given to this run is over")
-    if record.phase is not Phase.AWAITING_APPROVAL and draft.now_s - record.started_at > (
-        settings.max_duration.seconds
-    ):
+    too_long = draft.now_s - record.started_at > settings.max_duration.seconds
+    if too_long and record.phase in (Phase.RUN_IN, Phase.WASHOUT, Phase.MEASURING):
         text = f"longer than maxDuration {settings.max_duration}"
         return ended(draft, Outcome.ABORTED, OutcomeReason.BUDGET, text)
     return draft
@@ -231,5 +237,5 @@ def _rested(draft: Draft) -> Draft:
         draft = with_status(draft, replace(draft.status, next_try_at=None))
     if seen.policy.spec.mode is not Mode.OBSERVE and draft.status.would_try is not None:
         draft = with_status(draft, replace(draft.status, would_try=None, would_gain=None))
-    wish = next((c for c in seen.commands if c.verb is Verb.TRY and c.config is not None), None)
+    wish = next((c for c in seen.commands if c.verb is Verb.TRY and c not in draft.done), None)
     return considered(draft) if wish is None else tried(draft, wish)

@@ -8,8 +8,7 @@ import math
 from dataclasses import replace
 
 from kvtune_api.experiment import KVCacheExperiment, WatchState
-from kvtune_api.names import Outcome, OutcomeReason, Reason
-from kvtune_api.status import Promotion
+from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_api.wire import Role
 from kvtune_tuner.draft import (
     Draft,
@@ -22,9 +21,7 @@ from kvtune_tuner.draft import (
     waiting,
     wall,
     window,
-    with_event,
     with_record,
-    with_status,
 )
 from kvtune_tuner.effect import objective, pair_difference
 from kvtune_tuner.ledger import blocks, read
@@ -115,7 +112,9 @@ def promoting(draft: Draft) -> Draft:
     record = draft.live.status
     names = tuple(agent.name for agent in draft.seen.agents)
     targets = promoted_agents(draft.live, names)
-    open_ = [name for name in targets if not _runs_candidate(draft, name)]
+    draft = _unconflicted(draft, targets)
+    record = draft.live.status
+    open_ = [name for name in targets if not _runs_candidate(draft, name) and not _is_lost(draft, name)]
     if open_:
         if draft.now_s > record.deadline:
             text = f"{len(open_)} agents did not take the winner in time: {', '.join(open_[:5])}"
@@ -124,8 +123,26 @@ def promoting(draft: Draft) -> Draft:
             draft, f"promoting: {len(targets) - len(open_)} of {len(names) - 1} agents run the winner"
         )
     if len(targets) < len(names) - 1:
-        return with_record(draft, replace(record, promoted_agents=2 * record.promoted_agents))
+        return bumped(with_record(draft, replace(record, promoted_agents=2 * record.promoted_agents)))
     return _begin_watch(draft)
+
+
+def _unconflicted(draft: Draft, targets: tuple[str, ...]) -> Draft:
+    """Take a new generation if one agent must change sides within this one (others joined or left)."""
+    for name, report in zip(draft.names, draft.reports, strict=True):
+        is_candidate = report.running.role is Role.CANDIDATE
+        if is_candidate and name not in targets and report.running.generation == draft.live.status.generation:
+            return bumped(draft)
+    return draft
+
+
+def _is_lost(draft: Draft, name: str) -> bool:
+    """Whether an agent outside the arms does not answer: a dead node must not stop a promotion.
+
+    When it comes back it is told what to run like every other.
+    """
+    arms = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
+    return name not in arms and draft.report(name) is None
 
 
 def _runs_candidate(draft: Draft, name: str) -> bool:
@@ -155,7 +172,8 @@ def watching(draft: Draft) -> Draft:
     """One step of the watch: take in windows that are over, then keep, revert or wait."""
     if draft.now_s > draft.live.status.deadline:
         return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, "the watch passed its deadline")
-    draft = _measured_windows(draft)
+    targets = promoted_agents(draft.live, tuple(agent.name for agent in draft.seen.agents))
+    draft = _measured_windows(_shifted(_unconflicted(draft, targets)))
     watch = draft.live.status.watch
     assert watch is not None, "set when the promotion began"
     match watch_outcome(watch):
@@ -178,6 +196,25 @@ def watch_outcome(watch: WatchState) -> Wait | Keep | Revert | Unknown:
         watch.pair_difference,
         WatchRule(windows=len(watch.windows), epochs=watch.epochs, sd_delta=watch.sd_delta),
     )
+
+
+def _shifted(draft: Draft) -> Draft:
+    """Begin the open windows again when the promoted agent of the pair has gone back by itself.
+
+    Its lease ran out or it restarted; what it serves since is not the winner's doing. The deadline stays.
+    """
+    record = draft.live.status
+    assert record.watch is not None
+    report = draft.report(record.watch.partner)
+    if report is None or (report.running.role is Role.CANDIDATE and runs(report, draft.live.spec.candidate)):
+        return draft
+    done = len(record.watch.differences)
+    start, length = grid_up(draft.now_s + record.washout), grid_up(record.window)
+    windows = tuple(
+        (start + k * length, start + (k + 1) * length) for k in range(len(record.watch.windows) - done)
+    )
+    watch = replace(record.watch, windows=(*record.watch.windows[:done], *windows))
+    return with_record(draft, replace(record, watch=watch))
 
 
 def _measured_windows(draft: Draft) -> Draft:
@@ -212,17 +249,10 @@ def _difference(draft: Draft, watch: WatchState, start: float, end: float) -> fl
 
 
 def _promoted(draft: Draft, message: str) -> Draft:
-    """The winner is the incumbent from now on, at every agent, without a lease."""
-    name, winner = draft.live.metadata.name, draft.live.spec.candidate
-    record = draft.live.status
-    won = f"{record.message}; watch: {message}"
+    """The watch is over. The winner becomes the incumbent when the experiment is recorded, in this tick."""
+    won = f"{draft.live.status.message}; watch: {message}"
     draft = turned(draft, Turn.WATCHED, deadline=draft.now_s)
-    draft = with_record(
-        draft,
-        replace(
-            draft.live.status, outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR, message=won[:1000]
-        ),
+    record = replace(
+        draft.live.status, outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR, message=won[:1000]
     )
-    promotion = Promotion(config=winner, experiment=name, at=draft.seen.now)
-    draft = bumped(with_status(draft, replace(draft.status, incumbent=winner, promoted=promotion)))
-    return with_event(draft, Reason.PROMOTED, f"{name}: {won}")
+    return with_record(draft, record)

@@ -9,6 +9,7 @@ from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_tuner.compare import s0_from_run_in
 from kvtune_tuner.ledger import Reading, decision, read, run_in_deltas
 from kvtune_tuner.promote import watch_outcome
+from kvtune_tuner.switching import RUN_IN_BLOCKS
 from kvtune_tuner.watch import Keep, Revert
 
 TOLERANCE = 1e-9
@@ -42,8 +43,10 @@ def replay(experiment: KVCacheExperiment) -> ReplayResult:
     verdicts += record.watch is not None and len(record.watch.differences) > 0
     differences += _outcome(experiment)
     covered = record.checkpoint.blocks if record.checkpoint else 0
-    notes = (f"starts at the checkpoint after {covered} blocks",) if covered else ()
-    return ReplayResult(verdicts=verdicts, differences=tuple(differences), notes=notes)
+    notes = [f"starts at the checkpoint after {covered} blocks"] if covered else []
+    if experiment.spec.run_in and not _has_run_in(experiment):
+        notes.append("the run-in has left the ring: s0 is taken as recorded")
+    return ReplayResult(verdicts=verdicts, differences=tuple(differences), notes=tuple(notes))
 
 
 def _compared(recorded: Decision, reading: Reading) -> list[str]:
@@ -64,11 +67,19 @@ def _compared(recorded: Decision, reading: Reading) -> list[str]:
     return differences
 
 
+def _has_run_in(experiment: KVCacheExperiment) -> bool:
+    """Whether the ring still holds the whole run-in: rows leave it from the oldest on."""
+    rows = experiment.status.rows
+    return bool(rows) and (rows[0].block, rows[0].attempt, rows[0].epoch) == (RUN_IN_BLOCKS[0], 0, 1)
+
+
 def _noise(experiment: KVCacheExperiment) -> list[str]:
     record = experiment.status
-    deltas = [d.objective for d in run_in_deltas(experiment, ()) if d.objective is not None]
-    if not experiment.spec.run_in or len(deltas) < 2 or record.checkpoint is not None:
+    if not experiment.spec.run_in or not _has_run_in(experiment):
         return []
+    deltas = [d.objective for d in run_in_deltas(experiment, ()) if d.objective is not None]
+    if len(deltas) < 2:
+        return ["run-in: s0 is recorded but fewer than 2 Deltas are in the ledger"]
     found = max(s0_from_run_in(deltas), 1e-4)
     if record.noise_objective is not None and math.isclose(found, record.noise_objective, rel_tol=TOLERANCE):
         return []

@@ -5,7 +5,8 @@ from dataclasses import replace
 from kvtune_api.knobs import CacheConfig, point, written
 from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Reason
-from kvtune_tuner.begin import USER, held, resting, started
+from kvtune_api.policy import Mode
+from kvtune_tuner.begin import USER, considered, held, resting, started
 from kvtune_tuner.configs import same_config
 from kvtune_tuner.draft import Draft, with_warning
 from kvtune_tuner.model import Command
@@ -13,15 +14,31 @@ from kvtune_tuner.proposal import Candidate
 from kvtune_tuner.space import step_box
 
 
+def is_tried(draft: Draft, wish: Command) -> bool:
+    """Whether the running experiment is what a wish asks for: it was started and could not be forgotten."""
+    if draft.experiment is None or wish.config is None or draft.live.spec.strategy != USER:
+        return False
+    return same_config(draft.live.spec.candidate, _wanted(draft.live.spec.incumbent, wish.config))
+
+
+def _wanted(incumbent: CacheConfig, asked: CacheConfig) -> CacheConfig:
+    return config_of({**point(incumbent), **point(asked)})
+
+
 def tried(draft: Draft, wish: Command) -> Draft:
     """Start the experiment that a user asked for, once nothing holds it; refuse what no step may reach."""
+    mode = draft.seen.policy.spec.mode
+    if wish.config is None or mode in (Mode.OBSERVE, Mode.AA_TEST):
+        why = "no configuration is given" if wish.config is None else f"mode {mode} tries no candidate"
+        draft = replace(draft, done=(*draft.done, wish))
+        return considered(with_warning(draft, Reason.NOT_AVAILABLE, f"try: {why}"))
     reason_and_why = held(draft, asked=True)
     if reason_and_why is not None:
         return resting(draft, *reason_and_why)
     draft = replace(draft, done=(*draft.done, wish))
     incumbent = draft.status.incumbent
-    assert incumbent is not None and wish.config is not None, "checked by _held and by plan"
-    wanted = config_of({**point(incumbent), **point(wish.config)})
+    assert incumbent is not None, "checked by held"
+    wanted = _wanted(incumbent, wish.config)
     trouble = _out_of_reach(draft, incumbent, wanted)
     if trouble is not None:
         return with_warning(draft, Reason.NOT_AVAILABLE, f"try: {trouble}")
