@@ -12,9 +12,6 @@ from kvtune_cache.serving import TTFT_BOUNDS_SECONDS
 SMALL_STEP = 1.3
 """Below this factor an experiment's effect is mostly below one sd of its noise (experiments.md 9)."""
 
-SHORT_LEASE_SECONDS = 15.0
-"""Three steps of the control plane at its usual 5 s."""
-
 _Range = DurationRange | RatioRange | QuantityRange
 
 
@@ -96,9 +93,6 @@ def _experiment(spec: PolicySpec) -> Iterator[Problem]:
     if settings.max_pairs < 12:
         text = f"{settings.max_pairs} is few: only effects well above one sd are found"
         yield Problem(f"{path}.maxPairs", text)
-    if settings.lease_duration.seconds < SHORT_LEASE_SECONDS:
-        text = f"{settings.lease_duration} is less than three steps of 5s: one late step repeats a block"
-        yield Problem(f"{path}.leaseDuration", text)
 
 
 def _ms(seconds: float) -> str:

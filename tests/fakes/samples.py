@@ -1,6 +1,7 @@
 """Policies, experiments and configurations that tests of several rooms share."""
 
 from dataclasses import replace
+from typing import Any
 
 from kvtune_api.codec import digest, parse
 from kvtune_api.experiment import BlockKind, Epoch, ExperimentSpec, ExperimentStatus, KVCacheExperiment
@@ -20,7 +21,7 @@ def cache_config(ttl: float = 30.0, host_gib: float = 57.0, ratio: float = 0.3) 
     return config({Knob.CACHE_TTL: ttl, Knob.HOST_MEMORY: host_gib * GIB, Knob.EVICTION_RATIO: ratio})
 
 
-def policy(name: str = "chat", **spec: object) -> KVCachePolicy:
+def policy(name: str = "chat", **spec: Any) -> KVCachePolicy:
     """A valid policy; `spec` replaces parts of its spec, as a document says them."""
     document = {
         "metadata": {"name": name},
