@@ -19,9 +19,9 @@ Share of the best, seed 1 (seeds 2 and 3 differ by < .03). Host 57/114/171/211/2
 .15: .522/.895/.984/1/.996/.959/.917/.831. TTL 120/180/240/300/420/600 s at 228 GiB, .1:
 .873/.946/.980/1/.999/.997. Ratio .05/.1/.2/.3 at 340 s, 211 GiB: Y .662/.664/.664/.661.
 
-sd of a Delta (M = 120 s, crossover of two equal agents, 39 Deltas): Y .020 at the start, .013 at the best;
-share of requests within the limit .043 and .011. This test repeats the table's heart on one agent and less
-traffic.
+sd of a Delta (M = 120 s, crossover of two equal agents, 39 Deltas, seeds 1 and 2): Y .019-.021 at the start,
+.013-.015 at 420 s, 228 GiB, .1; share within the limit .042-.045 and .010-.012 (at 54 us a token, as
+was the search; Y does not depend on it). This test repeats the table's heart on one agent and less traffic.
 """
 
 from itertools import takewhile
