@@ -55,10 +55,10 @@ def _global_options(
     """
 
 
-def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+def run(args: Sequence[str], app: typer.Typer | None = None) -> int:
+    """Run one command line, of kvtune unless another application is given, and return its exit code."""
     try:
-        build()(args=list(args), prog_name="kvtune")
+        (app or build())(args=list(args), prog_name="kvtune")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK
     except KeyboardInterrupt:

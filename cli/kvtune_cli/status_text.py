@@ -1,8 +1,10 @@
 """A status as tables for a terminal."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +16,7 @@ from kvtune_api.status import PolicyStatus, Sli, Trial, Truth
 from kvtune_operator.eventlog import KeptEvent
 
 TRIALS_SHOWN = 10
+PIPE_WIDTH = 160
 
 
 def print_status(
@@ -23,7 +26,7 @@ def print_status(
     who: str | None,
 ) -> None:
     """Print everything to stdout."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(Text(f"control plane: {who or 'not running'}"))
     for policy in policies:
         _print_policy(console, policy, running.get(policy.metadata.name))
@@ -61,7 +64,7 @@ def _lines(policy: KVCachePolicy, status: PolicyStatus) -> Iterator[str]:
 
 
 def _slis(slis: Sequence[Sli]) -> Table:
-    table = Table("SLI", "value", "target", "met", "note")
+    table = Table("SLI", "value", "target", "met", "note", box=SIMPLE_HEAD)
     for sli in slis:
         value = number(sli.value) if sli.value is not None else (sli.reason or "missing")
         table.add_row(sli.name, Text(value), number(sli.target), sli.met, Text(sli.message or ""))
@@ -88,11 +91,12 @@ def _evidence(evidence: Evidence) -> str:
 
 
 def _trials(trials: Sequence[Trial]) -> Table:
-    table = Table("#", "candidate", "by", "Deltas", "effect", "predicted", "outcome")
+    table = Table("#", "candidate", "by", "Deltas", "effect", "predicted", box=SIMPLE_HEAD)
+    table.add_column("outcome", overflow="fold")
     for trial in trials:
         table.add_row(
             str(trial.number),
-            config_text(trial.candidate),
+            short_text(trial.candidate),
             trial.strategy,
             str(trial.deltas),
             signed(trial.effect),
@@ -105,6 +109,11 @@ def _trials(trials: Sequence[Trial]) -> Table:
 def config_text(config: CacheConfig) -> str:
     """A configuration on one line: `cacheTTL 30s, evictionRatio 0.3, tiers.hostMemory 57Gi`."""
     return ", ".join(f"{knob} {written(knob, value)}" for knob, value in point(config).items())
+
+
+def short_text(config: CacheConfig) -> str:
+    """The values of a configuration alone: `30s 0.3 57Gi`."""
+    return " ".join(written(knob, value) for knob, value in point(config).items())
 
 
 def number(value: float | None) -> str:
