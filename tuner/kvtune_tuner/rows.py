@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kvtune_api.experiment import Epoch
 from kvtune_api.ledger import Figures, Row
+from kvtune_api.wire import Counters
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, sample, wall, window
 from kvtune_tuner.needs import half
@@ -29,9 +30,15 @@ def samples_awaited(draft: Draft, epoch: Epoch) -> str | None:
                 continue
             answers = draft.report(name) is not None
             grace = max(2 * draft.ticks, wall(draft, LATE_WALL_SECONDS) if answers else 0.0)
-            if late < grace:
+            if late < grace or (answers and _is_behind(draft, name, epoch)):
                 return f"waiting for the counters of {name}: {found.reason}"
     return None
+
+
+def _is_behind(draft: Draft, name: str, epoch: Epoch) -> bool:
+    """Whether an agent gives samples, but none yet of the window's end: it will; the phase has a deadline."""
+    newest = draft.seen.newest.get(name)
+    return isinstance(newest, Counters) and newest.at < epoch.measure_to
 
 
 def epoch_rows(
