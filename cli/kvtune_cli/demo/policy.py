@@ -8,12 +8,14 @@ from importlib.resources import files
 
 from kvtune_api.codec import dump, parse
 from kvtune_api.knobs import CacheConfig, Tiers
-from kvtune_api.policy import KVCachePolicy, Strategy
+from kvtune_api.policy import KVCachePolicy, Strategy, TTFTTarget
 from kvtune_api.ranges import Bounds
 from kvtune_api.units import Duration
 from kvtune_cli.demo.options import STRATEGIES, DemoOptions
 
 POLICY_FILE = "chat.yaml"
+TRACE_TTFT_LIMIT = "2500ms"
+"""Prompts of public traces are several times longer than chat: 250ms is out of reach there (at most .39)."""
 
 
 def demo_policy(options: DemoOptions) -> KVCachePolicy:
@@ -33,7 +35,11 @@ def demo_policy(options: DemoOptions) -> KVCachePolicy:
         spec = replace(spec, strategy=Strategy(STRATEGIES[options.strategy]))
     if options.trace is not None and path is None:
         window = Bounds(min=Duration("300s"), max=Duration("10m"))
-        spec = replace(spec, experiment=replace(spec.experiment, window=window, min_requests=300))
+        spec = replace(
+            spec,
+            targets=replace(spec.targets, ttft=TTFTTarget(quantile=0.9, limit=Duration(TRACE_TTFT_LIMIT))),
+            experiment=replace(spec.experiment, window=window, min_requests=300),
+        )
     return replace(policy, spec=spec)
 
 
