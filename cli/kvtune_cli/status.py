@@ -1,5 +1,6 @@
 """`kvtune status`: what the control plane of a state directory does, and why it waits. Needs no lock."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 5
 WATCH_SECONDS = 2.0
+CLEAR_SCREEN = "\033[2J\033[H"
 
 
 def status(
@@ -28,6 +30,8 @@ def status(
     Example: kvtune status --state-dir .kvtune --watch
     """
     while True:
+        if watch and not as_json and sys.stdout.isatty():
+            sys.stdout.write(CLEAR_SCREEN)
         _once(state_dir, as_json=as_json)
         if not watch:
             return

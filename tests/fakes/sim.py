@@ -42,7 +42,10 @@ _CLIP = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    """What the pool is like. The sd of a Delta over windows of M seconds is `noise_sd * sqrt(120 / M)`."""
+    """What the pool is like. The sd of a Delta over windows of M seconds is `noise_sd * sqrt(120 / M)`.
+
+    Noise is white, so hits may fall within 5 s; over a minute they do not unless `noise_sd` is above .03.
+    """
 
     agents: int = 6
     seed: int = 0
