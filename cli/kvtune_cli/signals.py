@@ -1,10 +1,13 @@
-"""Let Ctrl-C and SIGTERM stop an asynchronous command in good order; a second signal stops it at once."""
+"""Let Ctrl-C, SIGTERM and a closed terminal stop an asynchronous command in good order.
+
+A second signal stops it at once.
+"""
 
 import asyncio
 import signal
 from collections.abc import Callable
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:

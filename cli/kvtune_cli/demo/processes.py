@@ -71,14 +71,15 @@ class Children:
         await asyncio.gather(*(child.end() for child in self._all), return_exceptions=True)
 
     async def start(self, name: str, *command: str) -> Child:
-        """Start `python -m <command>`; its output goes to a log of its own."""
+        """Start `python -m <command>`, tied to this process; its output goes to a log of its own."""
         log = self._logs / f"{name}.log"
         with log.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
+                "kvtune_cli.demo.tied",
                 *command,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
