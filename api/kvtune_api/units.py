@@ -33,8 +33,14 @@ class _Written(str):
     example: str
 
     @classmethod
-    def check(cls, value: str) -> Self:
+    def check(cls, value: object) -> Self:
         """Return the value as this type, or raise with the form that is expected."""
+        if not isinstance(value, str):
+            raise PydanticCustomError(
+                "written_form",
+                "{value} is not a {name} such as {example}",
+                {"value": repr(value)[:40], "name": cls.__name__.lower(), "example": cls.example},
+            )
         if len(value) > cls.max_length:
             raise PydanticCustomError(
                 "written_length",
@@ -51,8 +57,8 @@ class _Written(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls.check, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
+        return core_schema.no_info_plain_validator_function(
+            cls.check, serialization=core_schema.to_string_ser_schema()
         )
 
     @classmethod

@@ -94,7 +94,7 @@ class Reconciler:
         self._fenced = False
 
     async def run(self, policy: str, stop: asyncio.Event) -> RunEnd:
-        """Tick until the policy is gone, another control plane takes over, or `stop` is set and all is restored."""
+        """Tick until the policy is gone, we are fenced, or `stop` is set and all is restored."""
         left = SHUTDOWN_TICKS
         while True:
             shutdown = stop.is_set()
@@ -216,13 +216,11 @@ class Reconciler:
             await self._push(decided)
         if decided.events:
             await self._events.record(policy, decided.events, gathered.seen.now)
-            for event in decided.events:
-                log.info("event", extra={"policy": policy.metadata.name, "reason": event.reason})
         if decided.done:
             await self._objects.forget(decided.done)
 
     async def _put_experiment(self, experiment: KVCacheExperiment) -> None:
-        """Write the experiment. One that was created but never named by the status is taken over: nobody saw it."""
+        """Write the experiment. One that no status ever named is taken over: nobody saw it."""
         try:
             await self._objects.put_experiment(experiment)
         except Conflict:
