@@ -33,7 +33,8 @@ def observed(draft: Draft) -> Draft:
         draft,
         replace(draft.status, agents=len(draft.seen.agents), agents_ready=len(draft.reports)),
     )
-    return _targets(_metrics(_agents(draft)))
+    found = pool_window(draft)
+    return _targets(_metrics(_agents(draft), found), found)
 
 
 def hold_reason(draft: Draft) -> str | None:
@@ -98,9 +99,8 @@ def pool_window(draft: Draft) -> WindowCounts | Missing:
     return Missing(reason=MissingReason.NO_TRAFFIC, message="no request was served in the last span")
 
 
-def _metrics(draft: Draft) -> Draft:
+def _metrics(draft: Draft, found: WindowCounts | Missing) -> Draft:
     kind = ConditionType.METRICS_AVAILABLE
-    found = pool_window(draft)
     if not isinstance(found, Missing):
         message = f"every SLI window of {draft.seen.policy.spec.metrics.span} has requests"
         return with_condition(draft, kind, Truth.TRUE, Reason.AVAILABLE, message)
@@ -118,8 +118,7 @@ def _same_but_for_numbers(old: str, new: str) -> bool:
     return re.sub(r"[\d.e+]+", "0", old) == re.sub(r"[\d.e+]+", "0", new)
 
 
-def _targets(draft: Draft) -> Draft:
-    found = pool_window(draft)
+def _targets(draft: Draft, found: WindowCounts | Missing) -> Draft:
     slis = (_ttft(draft.seen.policy.spec, found), _hit_rate(draft.seen.policy.spec, found))
     settled = tuple(_settled(sli, draft.status.slis) for sli in slis if sli is not None)
     draft = with_status(draft, replace(draft.status, slis=settled))

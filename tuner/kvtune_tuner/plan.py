@@ -113,7 +113,7 @@ def _known(draft: Draft) -> Draft:
     if draft.status.experiment is not None and draft.experiment is None:
         text = f"{draft.status.experiment} is not in the store any more; the incumbent is kept"
         draft = with_warning(draft, Reason.SUPERSEDED, text)
-        draft = with_status(draft, replace(draft.status, experiment=None, estimated_end=None))
+        draft = bumped(with_status(draft, replace(draft.status, experiment=None, estimated_end=None)))
     return draft
 
 
