@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 
-from kvtune_api.knobs import CacheConfig, point
+from kvtune_api.knobs import CacheConfig, Tiers, point
 from kvtune_api.names import Reason
 from kvtune_api.wire import KnobSupport, Push, Role, Running
 
@@ -170,9 +170,23 @@ def _taken(held: Held, push: Push, now: float) -> Held:
         generation=push.generation,
         assignment=assignment(push),
     )
+    config = _whole(push.config, held.incumbent)
     if push.lease_seconds is None:
-        return replace(held, fence=fence, incumbent=push.config, candidate=None, lease_ends=None)
-    return replace(held, fence=fence, candidate=push.config, lease_ends=now + push.lease_seconds)
+        return replace(held, fence=fence, incumbent=config, candidate=None, lease_ends=None)
+    return replace(held, fence=fence, candidate=config, lease_ends=now + push.lease_seconds)
+
+
+def _whole(pushed: CacheConfig, incumbent: CacheConfig) -> CacheConfig:
+    """A pushed configuration with the incumbent's values for knobs that it leaves out.
+
+    So an agent reports every knob that it runs, also those that no policy names.
+    """
+    host = pushed.tiers.host_memory
+    return CacheConfig(
+        cache_ttl=incumbent.cache_ttl if pushed.cache_ttl is None else pushed.cache_ttl,
+        eviction_ratio=incumbent.eviction_ratio if pushed.eviction_ratio is None else pushed.eviction_ratio,
+        tiers=Tiers(host_memory=incumbent.tiers.host_memory if host is None else host),
+    )
 
 
 def _stale(reason: Stale, message: str) -> Refused:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtune_agent.apply import AlreadyThere, Applied, Fence, Held, Refused, Stale, decide, lapsed, running
-from kvtune_api.knobs import CacheConfig, Knob
+from kvtune_api.knobs import CacheConfig, Knob, point
 from kvtune_api.wire import KnobSupport, Push, Role
 from tests.agent.samples import BETTER, START, cache_config, push, push_body
 
@@ -232,8 +232,17 @@ def test_law_only_an_incumbent_push_changes_the_incumbent(history: list[tuple[Pu
         if one.role is Role.CANDIDATE:
             assert decision.held.incumbent == held.incumbent
         else:
-            assert decision.held.config == decision.held.incumbent == one.config
+            assert decision.held.config == decision.held.incumbent
+            assert point(one.config).items() <= point(decision.held.config).items()
         held = decision.held
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_knob_that_a_push_leaves_out_keeps_the_incumbents_value_and_is_reported(role: Role) -> None:
+    held = held_after(push(role=role, config={"cacheTTL": "90s"}))
+
+    assert running(held, NOW).config == cache_config(ttl="90s")
+    assert running(held, NOW).incumbent == (cache_config(ttl="90s") if role is Role.INCUMBENT else START)
 
 
 @given(steps)
