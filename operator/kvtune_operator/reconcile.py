@@ -14,10 +14,13 @@ from typing import Protocol
 
 from kvtune_api.errors import Conflict, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.names import Phase, Reason
 from kvtune_api.policy import KVCachePolicy
+from kvtune_api.status import PolicyStatus
 from kvtune_api.wire import Counters, Report
 from kvtune_operator.ports import Agents, Clock, Events, Metrics, Objects, Refused, Unreachable
-from kvtune_tuner.model import AgentSeen, Plan, Seen
+from kvtune_tuner.draft import MESSAGE_LIMIT
+from kvtune_tuner.model import AgentSeen, Event, EventType, Plan, Seen
 from kvtune_tuner.needs import exact, newest_moment, recent
 from kvtune_tuner.plan import plan
 from kvtune_tuner.sli import Missing, MissingReason
@@ -71,7 +74,7 @@ class Gathered:
 
 
 class Reconciler:
-    """Reconciles policies through its ports. Holds no state but its token and whether it was fenced."""
+    """Reconciles policies through its ports. Holds no state but its token, and what was refused last."""
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Reconciler:
         self._token = token
         self._settings = settings
         self._fenced = False
+        self._refusals: set[str] = set()
 
     async def run(self, policy: str, stop: asyncio.Event) -> RunEnd:
         """Tick until the policy is gone, we are fenced, or `stop` is set and all is restored."""
@@ -141,7 +145,10 @@ class Reconciler:
     def _end(self, seen: Seen, decided: Plan, *, shutdown: bool) -> RunEnd | None:
         if seen.fenced:
             return RunEnd.FENCED
-        if decided.status.experiment is not None:
+        waits = (
+            decided.status.phase is Phase.AWAITING_APPROVAL
+        )  # a resting phase: it goes on when we are back
+        if decided.status.experiment is not None and not (shutdown and waits):
             return None
         if seen.policy.metadata.deletion_timestamp is not None:
             return RunEnd.REMOVED
@@ -151,6 +158,8 @@ class Reconciler:
         policy = await self._objects.policy(name)
         if policy is None:
             return None
+        if policy.status is None:
+            policy = replace(policy, status=await self._first_status(name))
         running = policy.status.experiment if policy.status else None
         experiment = await self._objects.experiment(running) if running else None
         agents = await self._agents.discover(policy.spec.selector)
@@ -175,6 +184,17 @@ class Reconciler:
             shutdown=shutdown,
         )
         return Gathered(seen=seen, existing=experiment)
+
+    async def _first_status(self, policy: str) -> PolicyStatus:
+        """The status of a new policy, numbered on from the experiments of an earlier one of that name.
+
+        The record of an experiment that has ended is never written over.
+        """
+        for name in reversed(await self._objects.experiments(policy)):
+            found = await self._objects.experiment(name)
+            if found is not None and found.status.outcome is not None:
+                return PolicyStatus(experiments_started=found.spec.number)
+        return PolicyStatus()
 
     async def _newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
         """The newest samples; when metrics fail as a whole they are missing, with the reason."""
@@ -212,10 +232,9 @@ class Reconciler:
             await self._put_experiment(decided.experiment)
         if decided.status != policy.status:
             policy = await self._objects.put_policy_status(policy, decided.status)
-        if decided.pushes:
-            await self._push(decided)
-        if decided.events:
-            await self._events.record(policy, decided.events, gathered.seen.now)
+        refused = await self._push(decided) if decided.pushes else ()
+        if events := (*decided.events, *refused):
+            await self._events.record(policy, events, gathered.seen.now)
         if decided.done:
             await self._objects.forget(decided.done)
 
@@ -227,23 +246,30 @@ class Reconciler:
             if experiment.metadata.resource_version is not None:
                 raise
             left_behind = await self._objects.experiment(experiment.metadata.name)
-            if left_behind is None:
+            if left_behind is None or left_behind.status.outcome is not None:
                 raise
             version = left_behind.metadata.resource_version
             metadata = replace(experiment.metadata, resource_version=version, uid=left_behind.metadata.uid)
             await self._objects.put_experiment(replace(experiment, metadata=metadata))
 
-    async def _push(self, decided: Plan) -> None:
+    async def _push(self, decided: Plan) -> tuple[Event, ...]:
+        """Tell the agents. What they refuse is an event, once as long as it stays the same."""
         answers = await self._agents.push(decided.pushes)
+        known, self._refusals = self._refusals, set[str]()
         for agent, answer in answers.items():
             match answer:
                 case Refused(reason=reason, message=message):
                     self._fenced = self._fenced or reason == STALE_TOKEN
+                    self._refusals.add(f"{agent} refused a push ({reason}): {message}"[:MESSAGE_LIMIT])
                     log.warning("push refused", extra={"agent": agent, "reason": reason, "error": message})
                 case Unreachable(message=message):
                     log.warning("push failed", extra={"agent": agent, "error": message})
                 case _:
                     pass
+        return tuple(
+            Event(type=EventType.WARNING, reason=Reason.OUT_OF_SYNC, message=text)
+            for text in sorted(self._refusals - known)
+        )
 
 
 def _agent(name: str, report: Report | Unreachable | None) -> AgentSeen:

@@ -1,4 +1,4 @@
-"""The control plane killed at any line: same coins, no epoch counted twice, the verdict of an undisturbed run.
+"""The control plane killed at any line: same coins, no epoch twice, the verdict of an undisturbed run.
 
 A killed control plane is one that wrote some of what a plan says and no more; the next one has only what was
 written and what the agents hold.
@@ -7,7 +7,7 @@ written and what the agents hold.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import pytest
 
@@ -67,7 +67,7 @@ RESTED = spec(settings=replace(QUICK, cooldown=Duration("10m")))
 """So that the pool is looked at before the next experiment."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def undisturbed(gain: float) -> tuple[Loop, tuple[Loop, ...]]:
     """A whole run, and copies of it before each kind of tick at which the experiment was written."""
     run = loop(gaining(gain), spec=RESTED)

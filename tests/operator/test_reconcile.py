@@ -1,0 +1,244 @@
+"""The reconciler over fake ports: a policy's life, users' commands, edits, shutdown and the budget."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from kvtune_api.names import ConditionType, Phase, Reason
+from kvtune_api.policy import Mode
+from kvtune_api.status import Truth
+from kvtune_api.units import Duration
+from kvtune_operator.reconcile import RunEnd
+from kvtune_tuner.model import Verb
+from kvtune_tuner.replay import replay
+from tests.fakes.clock import ORIGIN
+from tests.fakes.responses import flat
+from tests.operator.control import NAME, POOL, Told, control
+from tests.tuner.loop import BETTER, QUICK, START, gaining, spec
+
+RESTED = replace(QUICK, cooldown=Duration("10m"))
+
+
+async def test_a_policy_in_a_better_configuration_out() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_ended()
+    assert await plane.outcome() == "Promoted(Superior)"
+    assert (await plane.status()).incumbent == BETTER
+    assert not plane.exposed()
+    assert all(agent.incumbent == BETTER for agent in plane.pool.agents.values())
+    assert replay(await plane.experiment()).differences == ()
+    for reason in (Reason.EXPERIMENT_STARTED, Reason.PROMOTED, Reason.EXPERIMENT_ENDED):
+        assert len(plane.told_of(reason)) == 1
+
+
+async def test_case_20_a_second_reconcile_of_the_same_world_writes_nothing() -> None:
+    plane = control(flat(), spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.MEASURING)
+    await plane.plane.tick(NAME)
+    writes, pushes = plane.objects.writes, len(plane.pool.log)
+    for _ in range(3):
+        await plane.plane.tick(NAME)
+    assert plane.objects.writes == writes and len(plane.pool.log) == pushes
+
+
+async def test_case_42_a_resting_policy_costs_no_writes_and_keeps_nothing() -> None:
+    quiet = replace(POOL, agents=2, noise_sd=0.0005, share_sd=0.0005, common_sd=0.0005)
+    plane = control(flat(), spec=replace(spec(), paused=True), settings=quiet)
+    await plane.ticks(20)
+    writes, events = plane.objects.writes, len(plane.events.recorded)
+    await plane.ticks(2000)
+    assert plane.objects.writes == writes
+    assert len(plane.events.recorded) == events and not plane.pool.log
+    assert not plane.objects._commands
+
+
+async def test_orders_of_users_are_carried_out_and_forgotten() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.WASHOUT)
+    plane.objects.command(Verb.ABORT, "chat-00001")
+    await plane.until_ended()
+    assert await plane.outcome() == "Aborted(User)"
+    plane.objects.command(Verb.PAUSE)
+    await plane.tick()
+    assert (await plane.status()).phase is Phase.PAUSED
+    plane.objects.command(Verb.RESUME)
+    await plane.tick()
+    assert (await plane.status()).phase is Phase.IDLE
+    assert not await plane.objects.commands(NAME)
+
+
+async def test_an_order_that_names_no_running_experiment_is_answered() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    plane.objects.command(Verb.ABORT, "chat-00009")
+    await plane.ticks(2)
+    assert "chat-00009 is not running" in plane.told_of(Reason.NOT_AVAILABLE)[0].message
+    assert not await plane.objects.commands(NAME)
+
+
+async def test_case_21_an_edit_ends_the_running_experiment_and_changes_only_the_next() -> None:
+    plane = control()
+    await plane.until_phase(Phase.MEASURING)
+    judged = (await plane.experiment()).spec
+    edited = replace(spec(), experiment=replace(QUICK, alpha=0.01))
+    plane.objects.apply(NAME, edited)
+    await plane.tick()
+    assert not plane.exposed(), "incumbents come first"
+    await plane.until_ended()
+    assert await plane.outcome() == "Aborted(Superseded)"
+    assert (await plane.experiment()).spec == judged, "what was judged stays as it was"
+    await plane.until(lambda status: status.experiments_started == 2)
+    assert (await plane.experiment(2)).spec.policy_spec == edited
+
+
+async def test_a_policy_marked_as_removed_restores_incumbents_before_the_run_ends() -> None:
+    plane = control()
+    await plane.until_phase(Phase.MEASURING)
+    held = await plane.policy()
+    metadata = replace(held.metadata, deletion_timestamp="2030-01-01T01:00:00Z")
+    plane.objects._store_policy(replace(held, metadata=metadata))
+    assert await plane.plane.run(NAME, asyncio.Event()) is RunEnd.REMOVED
+    assert await plane.outcome() == "Aborted(Superseded)"
+    assert not plane.exposed()
+
+
+async def test_case_38_a_removed_policy_whose_pool_is_gone_ends_in_bounded_time_with_a_warning() -> None:
+    plane = control()
+    await plane.until_phase(Phase.MEASURING)
+    for agent in plane.pool.agents.values():
+        agent.down = True
+    held = await plane.policy()
+    metadata = replace(held.metadata, deletion_timestamp="2030-01-01T01:00:00Z")
+    plane.objects._store_policy(replace(held, metadata=metadata))
+    begun = plane.now
+    assert await plane.plane.run(NAME, asyncio.Event()) is RunEnd.REMOVED
+    assert plane.now - begun <= 30 + 8 * 10
+    assert plane.told_of(Reason.ROLLBACK_LATE)
+
+
+async def test_a_policy_that_vanished_ends_the_run_and_leases_bring_agents_home() -> None:
+    plane = control()
+    await plane.until_phase(Phase.MEASURING)
+    plane.objects.delete_policy(NAME)
+    assert await plane.plane.run(NAME, asyncio.Event()) is RunEnd.REMOVED
+    plane.clock.advance(31)
+    assert not plane.exposed()
+
+
+async def test_a_policy_made_anew_does_not_write_over_the_records_of_the_old_one() -> None:
+    plane = control(gaining(-0.06), spec=spec(settings=RESTED))
+    await plane.until_ended()
+    old = await plane.experiment(1)
+    plane.objects.delete_policy(NAME)
+    plane.objects.apply(NAME, spec(settings=RESTED))
+    await plane.until_ended()
+    assert await plane.experiment(1) == old
+    assert (await plane.experiment(2)).status.outcome is not None
+
+
+@pytest.mark.parametrize(
+    "phase", [Phase.RUN_IN, Phase.WASHOUT, Phase.MEASURING, Phase.PROMOTING, Phase.WATCHING]
+)
+async def test_a_stop_restores_every_agent_and_then_returns(phase: Phase) -> None:
+    plane = control()
+    await plane.until_phase(phase)
+    stop = asyncio.Event()
+    stop.set()
+    begun = plane.now
+    assert await plane.plane.run(NAME, stop) is RunEnd.STOPPED
+    assert plane.now - begun <= 60
+    assert await plane.outcome() == "Aborted(Shutdown)"
+    assert not plane.exposed()
+    assert all(agent.incumbent == START for agent in plane.pool.agents.values())
+
+
+async def test_a_stop_while_a_winner_waits_for_approval_loses_nothing() -> None:
+    plane = control(spec=spec(Mode.RECOMMEND, RESTED))
+    await plane.until_phase(Phase.AWAITING_APPROVAL)
+    stop = asyncio.Event()
+    stop.set()
+    assert await plane.plane.run(NAME, stop) is RunEnd.STOPPED
+    assert not plane.exposed()
+    plane.restart(600)
+    plane.objects.command(Verb.APPROVE, "chat-00001")
+    await plane.until_ended()
+    assert await plane.outcome() == "Promoted(Superior)"
+
+
+async def test_a_stop_does_not_wait_for_ever_for_agents_that_are_gone() -> None:
+    plane = control()
+    await plane.until_phase(Phase.MEASURING)
+    for agent in plane.pool.agents.values():
+        agent.down = True
+    stop = asyncio.Event()
+    stop.set()
+    begun = plane.now
+    assert await plane.plane.run(NAME, stop) is RunEnd.STOPPED
+    assert plane.now - begun <= 200
+
+
+async def test_a_stop_of_a_resting_policy_returns_at_once() -> None:
+    plane = control(spec=replace(spec(), paused=True))
+    await plane.ticks(2)
+    stop = asyncio.Event()
+    stop.set()
+    begun = plane.now
+    assert await plane.plane.run(NAME, stop) is RunEnd.STOPPED
+    assert plane.now == begun
+
+
+async def test_nothing_starts_that_does_not_fit_into_the_time_left() -> None:
+    plane = control(told=Told(ends_at=ORIGIN + timedelta(seconds=800)))
+    await plane.ticks(30)
+    assert not await plane.objects.experiments(NAME)
+    why = await plane.condition(ConditionType.EXPERIMENTING)
+    assert why.reason is Reason.BUDGET and "at least" in why.message
+
+
+async def test_what_runs_at_the_end_of_the_time_given_is_aborted_and_restored() -> None:
+    plane = control(flat(), told=Told(ends_at=ORIGIN + timedelta(seconds=1300)))
+    await plane.until_ended()
+    assert await plane.outcome() == "Aborted(Budget)"
+    assert not plane.exposed()
+    assert plane.now <= (ORIGIN + timedelta(seconds=1350)).timestamp()
+    await plane.ticks(10)
+    assert await plane.objects.experiments(NAME) == ("chat-00001",)
+
+
+async def test_an_experiment_longer_than_max_duration_is_not_started_and_a_running_one_is_ended() -> None:
+    plane = control(spec=spec(settings=replace(QUICK, max_duration=Duration("10m"))))
+    await plane.ticks(5)
+    assert (await plane.condition(ConditionType.EXPERIMENTING)).reason is Reason.TOO_LONG
+    assert not await plane.objects.experiments(NAME)
+
+
+async def test_at_60x_leases_count_wall_time_and_the_loop_ends_alike() -> None:
+    plane = control(spec=spec(settings=replace(RESTED, lease_duration=Duration("3s"))), told=Told(speed=60.0))
+    await plane.until_phase(Phase.MEASURING)
+    assert {push.lease_seconds for _, _, push in plane.pool.log if push.lease_seconds} == {3.0}
+    await plane.until_ended()
+    assert await plane.outcome() == "Promoted(Superior)"
+
+
+async def test_agents_are_pushed_to_only_after_the_statuses_are_safe() -> None:
+    plane = control()
+    order: list[str] = []
+    plane.objects.interfere = lambda: order.append("write")
+    pushed = len(plane.pool.log)
+    while len(plane.pool.log) == pushed:
+        order.clear()
+        await plane.tick()
+    assert order == ["write", "write"]
+    assert (await plane.experiment()).status.epoch is not None
+
+
+async def test_refused_pushes_are_told_once_while_they_stay_the_same() -> None:
+    plane = control(flat(), spec=spec(settings=RESTED))
+    for agent in plane.pool.agents.values():
+        agent.refuses_token = True
+        agent.config = agent.incumbent = BETTER
+    await plane.ticks(10)
+    told = [item for item in plane.events.recorded if "wrong bearer token" in item.event.message]
+    assert len(told) == 6 and all(item.count == 1 for item in told)
+    assert (await plane.condition(ConditionType.CONVERGED)).status is Truth.FALSE
