@@ -128,7 +128,7 @@ def _washout(draft: Draft) -> Draft:
         draft = confirmed(draft, epoch)
         epoch = draft.live.status.epoch
         assert epoch is not None
-    if draft.now_s >= epoch.measure_from:
+    if epoch.confirmed and draft.now_s >= epoch.measure_from:
         draft = turned(draft, Turn.WASHED_OUT, deadline=_deadline(draft, epoch))
         return waiting(draft, f"measuring {place(epoch)} until {clock_time(epoch.measure_to)}")
     return waiting(draft, f"washout of {place(epoch)} until {clock_time(epoch.measure_from)}")

@@ -105,7 +105,7 @@ def confirmed(draft: Draft, epoch: Epoch) -> Draft:
     late = draft.now_s - epoch.switch_at
     lease = draft.live.spec.policy_spec.experiment.lease_duration.seconds
     since = draft.now_s - draft.live.status.phase_since
-    if late <= CONFIRM_TICKS * draft.ticks:
+    if late <= CONFIRM_TICKS * draft.ticks and draft.now_s < epoch.measure_from:
         return draft
     if since > wall(draft, LATE_LEASES * lease) + CONFIRM_TICKS * draft.ticks:
         troubled = epoch.troubled | dict.fromkeys(off, "ConfigDrift")
