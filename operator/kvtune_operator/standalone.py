@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 
 from kvtune_api.errors import Problem, SpecError, Unavailable
-from kvtune_api.names import Reason
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
@@ -22,15 +21,14 @@ from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.clock import WallClock
-from kvtune_operator.documents import read_policy
 from kvtune_operator.health import Vitals, create_app, served
 from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
+from kvtune_operator.policy_file import PolicyFile
 from kvtune_operator.ports import Agents, Metrics
 from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_operator.settings import Settings
 from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
 from kvtune_operator.telemetry import Telemetry
-from kvtune_tuner.model import Event, EventType
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +47,9 @@ async def run_standalone(
     *,
     say: Callable[[str], None] = log.info,
 ) -> int:
-    """Run the loop until `stop` is set or a newer control plane fences this one; return STOPPED or FENCED.
+    """Run the loop until `stop` is set, the policy's file is gone, or a newer control plane fences this one.
+
+    Returns STOPPED or FENCED.
 
     Raises `SpecError` (addresses), `Locked`, `Corrupt` (state files) and `Unavailable` (disk, token, port)
     before anything is pushed.
@@ -70,6 +70,8 @@ async def run_standalone(
             say(f"state directory {state.path}, fencing token {token}")
             root = _Root(settings=settings, clock=clock, objects=objects, events=events, say=say)
             end = await root.run(policy, agents, ScrapeMetrics(fetcher), token=token, stop=stop)
+            if end is RunEnd.REMOVED:
+                say(f"policy {policy.metadata.name} was removed: all agents keep their incumbents")
         return FENCED if end is RunEnd.FENCED else STOPPED
     finally:
         objects.close()
@@ -126,14 +128,8 @@ class _Root:
             token=token,
             settings=self._settings,
         )
-        async with self._health():
-            following = asyncio.create_task(self._follow(policy))
-            try:
-                return await reconciler.run(policy.metadata.name, stop)
-            finally:
-                following.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await following
+        async with self._health(), self._following(policy):
+            return await reconciler.run(policy.metadata.name, stop)
 
     @contextlib.asynccontextmanager
     async def _health(self) -> AsyncIterator[None]:
@@ -151,33 +147,23 @@ class _Root:
             self._say(f"health and metrics on {address}/healthz, {address}/metrics")
             yield
 
-    async def _follow(self, policy: KVCachePolicy) -> None:
-        """Read the policy's file again whenever it changes; what is invalid is told and not applied."""
+    @contextlib.asynccontextmanager
+    async def _following(self, policy: KVCachePolicy) -> AsyncIterator[None]:
+        """Follow the policy's file, if there is one."""
         path = self._settings.policy_file
         if path is None:
+            yield
             return
-        seen = _stamp(path)
-        while True:
-            await self._clock.sleep(self._settings.tick_seconds)
-            now = _stamp(path)
-            if now is None or now == seen:
-                continue
-            seen = now
-            try:
-                await self._apply(path, policy)
-            except (SpecError, Unavailable) as error:
-                event = Event(
-                    type=EventType.WARNING, reason=Reason.INVALID, message=f"{path} is not applied: {error}"
-                )
-                await self._events.record(policy, (event,), self._clock.now())
-
-    async def _apply(self, path: Path, policy: KVCachePolicy) -> None:
-        document = await asyncio.to_thread(read_policy, path)
-        if document.metadata.name != policy.metadata.name:
-            text = f"is now {document.metadata.name}, this control plane runs {policy.metadata.name}"
-            raise SpecError(Problem("metadata.name", text))
-        stored = await self._objects.apply_policy(document)
-        log.info("policy file read again", extra={"generation": stored.metadata.generation})
+        file = PolicyFile(
+            path, policy, store=self._objects, events=self._events, clock=self._clock, say=self._say
+        )
+        following = asyncio.create_task(file.follow(self._settings.tick_seconds))
+        try:
+            yield
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
 
 
 async def _held(state: StateDir, settings: Settings, clock: WallClock) -> FileObjects:
@@ -230,11 +216,3 @@ async def _new_token(state: StateDir, policy: KVCachePolicy, agents: HttpAgents,
     token = next_token(previous_token(state), max(held, default=0), clock.unix_milliseconds())
     keep_token(state, token)
     return token
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from kvtune_operator.statedir import (
     previous_token,
 )
 from kvtune_tuner.model import Verb
+from tests.fakes.clock import ORIGIN
 from tests.fakes.samples import experiment, policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -325,3 +327,30 @@ def test_a_damaged_lock_file_does_not_hide_that_it_is_held(state: StateDir) -> N
     finally:
         process.kill()
         process.communicate()
+
+
+async def test_a_withdrawn_policy_is_marked_once_and_wanted_again_when_it_is_applied(state: StateDir) -> None:
+    objects = FileObjects(state)
+    first = await objects.apply_policy(policy())
+    await objects.withdraw_policy("chat", ORIGIN)
+    await objects.withdraw_policy("chat", ORIGIN + timedelta(seconds=9))
+    marked = await objects.policy("chat")
+    again = await objects.apply_policy(policy())
+    edited = await objects.apply_policy(policy(paused=True))
+    objects.close()
+
+    assert marked is not None and marked.metadata.deletion_timestamp == ORIGIN.isoformat()
+    assert again.metadata.deletion_timestamp is None
+    assert (again.metadata.uid, again.metadata.generation) == (first.metadata.uid, 1)
+    assert edited.metadata.generation == 2
+
+
+async def test_a_withdrawn_policy_that_is_edited_is_wanted_again(state: StateDir) -> None:
+    objects = FileObjects(state)
+    await objects.apply_policy(policy())
+    await objects.withdraw_policy("chat", ORIGIN)
+    edited = await objects.apply_policy(policy(paused=True))
+    await objects.withdraw_policy("none", ORIGIN)
+    objects.close()
+
+    assert edited.metadata.deletion_timestamp is None

@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,6 +67,10 @@ class FileObjects(Objects):
         check_name(document.metadata.name)
         return await self._in_thread(lambda: self._apply(document))
 
+    async def withdraw_policy(self, name: str, now: datetime) -> None:
+        """Mark the policy as removed: what runs for it ends. `apply_policy` takes the mark away."""
+        await self._in_thread(lambda: self._withdraw(name, now))
+
     async def policy(self, name: str) -> KVCachePolicy | None:
         """The policy with its status; None when its file is gone."""
         return await self._in_thread(lambda: read(KVCachePolicy, self._state.policy_file(name)))
@@ -103,10 +108,17 @@ class FileObjects(Objects):
         name = document.metadata.name
         held = read(KVCachePolicy, self._state.policy_file(name))
         if held is not None and held.spec == document.spec:
-            return held
-        old = held.metadata if held else Metadata(name=name, uid=document.metadata.uid or str(uuid.uuid4()), generation=0)
+            return held if held.metadata.deletion_timestamp is None else self._store_policy(_wanted(held))
+        uid = document.metadata.uid or str(uuid.uuid4())
+        old = _wanted(held).metadata if held else Metadata(name=name, uid=uid, generation=0)
         metadata = replace(old, generation=(old.generation or 0) + 1)
         return self._store_policy(replace(document, metadata=metadata, status=held.status if held else None))
+
+    def _withdraw(self, name: str, now: datetime) -> None:
+        held = read(KVCachePolicy, self._state.policy_file(name))
+        if held is not None and held.metadata.deletion_timestamp is None:
+            metadata = replace(held.metadata, deletion_timestamp=now.isoformat())
+            self._store_policy(replace(held, metadata=metadata))
 
     def _put_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
         name = policy.metadata.name
@@ -158,6 +170,11 @@ class FileObjects(Objects):
     def _forget(self, commands: Sequence[Command]) -> None:
         for command in commands:
             _remove(self._state.inbox / Path(command.id).name)
+
+
+def _wanted(policy: KVCachePolicy) -> KVCachePolicy:
+    """The policy without the mark of removal."""
+    return replace(policy, metadata=replace(policy.metadata, deletion_timestamp=None))
 
 
 def _key(experiment: KVCacheExperiment) -> tuple[str, int]:
