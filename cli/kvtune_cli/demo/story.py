@@ -135,12 +135,12 @@ class _Play:
 
     async def acts(self, stage: Stage, stop: asyncio.Event) -> Told:
         fleet, options, plane = self.fleet, self.options, self.plane
-        before = await self._figures(fleet.origin)
+        before = await self._figures(min(fleet.origin, await self.watcher.newest()))
         resting = await self._main_act(stage, stop, plane)
         stage.say("the main act is over: stopping the control plane, which restores every agent")
         await plane.end(seconds=RESTORE_SECONDS)
         ended = (await self.watcher.look()).ended
-        after = await self._figures(fleet.now() - 2 * GRID_SECONDS)
+        after = await self._figures(await self.watcher.newest())
         seconds = fleet.elapsed()
         last = None
         if options.last_act:

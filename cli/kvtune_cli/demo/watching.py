@@ -122,6 +122,12 @@ class Watcher:
         first = next(s for s in track.samples if s.at >= last.at - LIVE_SECONDS)
         return _between(first, last)
 
+    async def newest(self) -> float:
+        """The newest moment for which every agent that answers has counters (scaled unix seconds)."""
+        reports = (await self._agents.reports(self._fleet.addresses)).values()
+        times = [r.counters.at for r in reports if isinstance(r, Report) and r.counters is not None]
+        return min(times, default=self._fleet.now())
+
     async def figures_between(self, start: float, end: float, spec: PolicySpec) -> Figures:
         """What the whole pool did between two grid times (scaled unix seconds)."""
         first = await self._metrics.counters_at(self._fleet.addresses, start)
