@@ -91,7 +91,7 @@ def _guard_input(draft: Draft) -> GuardInput | None:
     present = {agent.name for agent in draft.seen.agents}
     candidates = {candidate for _, candidate, _ in pairs if candidate in present}
     if draft.live.status.phase in (Phase.PROMOTING, Phase.WATCHING):
-        candidates |= set(promoted_agents(draft.live, draft.names))
+        candidates |= set(promoted_agents(draft.live, tuple(sorted(present))))
     return GuardInput(
         candidates=tuple(_arm_agent(draft, name) for name in sorted(candidates)),
         controls=tuple(_arm_agent(draft, control) for _, _, control in pairs if control in present),

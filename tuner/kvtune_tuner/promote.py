@@ -99,10 +99,13 @@ def _own_differences(experiment: KVCacheExperiment, index: int) -> list[float]:
 
 
 def promoted_agents(experiment: KVCacheExperiment, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Which agents run the winner now: those of the arms first, then by name; never the holdback."""
+    """Which of the present agents run the winner now: those of the arms first, then by name.
+
+    Never the holdback.
+    """
     record = experiment.status
     holdback = record.watch.holdback if record.watch else ""
-    arms = [name for pair in experiment.spec.pairs for name in (pair.first, pair.second)]
+    arms = [name for pair in experiment.spec.pairs for name in (pair.first, pair.second) if name in names]
     order = [*arms, *sorted(set(names) - set(arms))]
     return tuple(name for name in order if name != holdback)[: record.promoted_agents]
 
