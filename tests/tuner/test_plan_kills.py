@@ -205,7 +205,7 @@ def test_an_experiment_that_was_written_and_never_named_is_taken_over() -> None:
     _experiment_only(run, decided)
     run.away(300.0)
     run.until_ended()
-    assert list(run.experiments)[0] == "chat-00001" and run.outcome() == "Promoted(Superior)"
+    assert next(iter(run.experiments)) == "chat-00001" and run.outcome() == "Promoted(Superior)"
 
 
 def test_an_experiment_that_is_not_in_the_store_any_more_keeps_the_incumbent() -> None:

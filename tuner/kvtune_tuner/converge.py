@@ -4,16 +4,18 @@ Level-triggered: the wanted state follows from the status alone, so a push that 
 or one that restarted is simply pushed again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvtune_api.experiment import BlockKind
-from kvtune_api.knobs import CacheConfig
+from kvtune_api.knobs import CacheConfig, point
+from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Phase
 from kvtune_api.policy import Mode
 from kvtune_api.wire import Push, Report, Role
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, runs
 from kvtune_tuner.promote import promoted_agents
+from kvtune_tuner.space import live_knobs
 from kvtune_tuner.switching import assignment
 
 RENEW_BELOW = 2.0 / 3.0
@@ -69,8 +71,16 @@ def pushes(draft: Draft) -> dict[str, Push]:
             else Wanted(role=Role.INCUMBENT, config=incumbent)
         )
         if _due(draft, report, wanted):
-            found[name] = _push(draft, wanted)
+            found[name] = _push(draft, replace(wanted, config=_known(report, wanted.config)))
     return found
+
+
+def _known(report: Report, config: CacheConfig) -> CacheConfig:
+    """The part of a configuration that an agent can change live; it keeps its own of the rest."""
+    values, live = point(config), live_knobs((report,))
+    if values.keys() <= live:
+        return config
+    return config_of({knob: value for knob, value in values.items() if knob in live})
 
 
 def _due(draft: Draft, report: Report, wanted: Wanted) -> bool:

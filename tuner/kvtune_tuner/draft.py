@@ -15,7 +15,7 @@ from kvtune_api.wire import GRID_SECONDS, Counters, Report
 from kvtune_tuner.model import Command, Event, EventType, Seen
 from kvtune_tuner.phases import Turn, after
 from kvtune_tuner.sli import CounterSample, Missing, MissingReason, WindowCounts, increase
-from kvtune_tuner.space import Space
+from kvtune_tuner.space import Space, live_knobs
 
 MESSAGE_LIMIT = 1000
 
@@ -165,9 +165,9 @@ def bumped(draft: Draft) -> Draft:
 
 
 def runs(report: Report, config: CacheConfig) -> bool:
-    """Whether an agent runs a configuration: every knob that it sets has its value."""
-    current = point(report.running.config)
-    return all(current.get(knob) == value for knob, value in point(config).items())
+    """Whether an agent runs a configuration: every knob that both have has the value that is set."""
+    current, live = point(report.running.config), live_knobs((report,))
+    return all(current.get(knob) == value for knob, value in point(config).items() if knob in live)
 
 
 def sample(counters: Counters | Missing | None) -> CounterSample | Missing:

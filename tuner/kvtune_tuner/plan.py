@@ -8,8 +8,8 @@ that changes nothing writes nothing.
 from dataclasses import replace
 
 from kvtune_api.codec import digest
+from kvtune_api.knobs import Point, point
 from kvtune_api.knobs import config as config_of
-from kvtune_api.knobs import point
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.policy import Mode, PolicySpec
 from kvtune_api.status import PolicyStatus, Truth
@@ -122,6 +122,8 @@ def _incumbent(draft: Draft) -> Draft:
     if draft.experiment is not None or not draft.space.axes:
         return draft
     current = draft.status.incumbent
+    if current is not None and len(draft.reports) < len(draft.seen.agents):
+        draft = _without_new_knobs(draft, point(current))
     if current is not None and draft.space.inside(point(current)):
         return draft
     found = start(draft.seen.policy.spec, draft.space, [r.running.incumbent for r in draft.reports])
@@ -135,6 +137,12 @@ def _incumbent(draft: Draft) -> Draft:
             if old is not None and axis.low <= old <= axis.high:
                 values[axis.knob] = old
     return bumped(with_status(draft, replace(draft.status, incumbent=config_of(values))))
+
+
+def _without_new_knobs(draft: Draft, known: Point) -> Draft:
+    """Leave out knobs that the incumbent has not: who does not answer now may be the one without them."""
+    axes = tuple(axis for axis in draft.space.axes if axis.knob in known)
+    return replace(draft, space=replace(draft.space, axes=axes))
 
 
 def _pause_reason(draft: Draft) -> str:
