@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kvtune_api.experiment import Epoch
+from kvtune_api.ledger import RING_ROWS
 from kvtune_api.names import Phase, Reason
+from kvtune_api.ranges import Bounds
 from kvtune_api.units import Duration
 from kvtune_api.wire import Counters, Role
 from kvtune_tuner.replay import replay
@@ -243,7 +245,7 @@ def test_a_block_may_be_repeated_hundreds_of_times_without_growing_for_ever() ->
     run.until_phase(Phase.MEASURING)
     run.pool.set_traffic(run.now, request_rate=0.0)
     run.steps(500)
-    assert len(run.rows) <= 176 + 6
+    assert len(run.rows) <= RING_ROWS + 6
     assert run.experiment.status.epoch is not None and run.experiment.status.epoch.attempt > 40
     run.pool.set_traffic(run.now, request_rate=5.0)
     run.until_ended()
@@ -273,3 +275,15 @@ def _epoch(run: Loop) -> Epoch:
 def _place(run: Loop) -> tuple[int, int]:
     epoch = run.experiment.status.epoch
     return (epoch.block, epoch.epoch) if epoch is not None else (-9, 0)
+
+
+def test_windows_grow_when_traffic_becomes_too_thin_for_min_requests() -> None:
+    bounds = Bounds(min=Duration("60s"), max=Duration("300s"))
+    run = loop(gaining(), spec=spec(settings=replace(QUICK, window=bounds, min_requests=500)))
+    run.until(lambda: run.phase is Phase.WASHOUT)
+    before = run.experiment.status.window
+    run.pool.set_traffic(run.now, request_rate=2.0)
+    run.until(lambda: run.experiment.status.window > before)
+    assert {row.dropped for row in run.rows if row.dropped} == {"TooFewRequests"}
+    run.until_ended()
+    assert run.outcome() == "Promoted(Superior)"
