@@ -282,7 +282,7 @@ def test_windows_grow_when_traffic_becomes_too_thin_for_min_requests() -> None:
     run = loop(gaining(), spec=spec(settings=replace(QUICK, window=bounds, min_requests=500)))
     run.until(lambda: run.phase is Phase.WASHOUT)
     before = run.experiment.status.window
-    run.pool.set_traffic(run.now, request_rate=2.0)
+    run.pool.set_traffic(run.now, request_rate=1.2)
     run.until(lambda: run.experiment.status.window > before)
     assert {row.dropped for row in run.rows if row.dropped} == {"TooFewRequests"}
     run.until_ended()

@@ -32,6 +32,7 @@ from kvtune_tuner.ledger import run_in_deltas, trimmed
 from kvtune_tuner.phases import Turn
 from kvtune_tuner.rows import epoch_rows, samples_awaited
 from kvtune_tuner.scoring import HIT_RATE, TTFT
+from kvtune_tuner.sli import MissingReason
 from kvtune_tuner.switching import (
     LATE_LEASES,
     RUN_IN_BLOCKS,
@@ -42,6 +43,9 @@ from kvtune_tuner.switching import (
     place,
     watched_agents,
 )
+
+THIN_TRAFFIC_FACTOR = 1.5
+"""Windows with too few requests are made longer by this factor, so that minRequests can be reached again."""
 
 
 def first_run_in(draft: Draft) -> Draft:
@@ -188,7 +192,18 @@ def _nothing_left(draft: Draft, epoch: Epoch) -> Draft:
     if silent > settings.no_data_timeout.seconds + block:
         why = f"no pair gave usable data for {silent:.0f} s (noDataTimeout {settings.no_data_timeout})"
         return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, why)
-    return _epoch(draft, epoch.block, epoch.attempt + 1, 1)
+    return _epoch(_with_longer_window(draft, epoch), epoch.block, epoch.attempt + 1, 1)
+
+
+def _with_longer_window(draft: Draft, epoch: Epoch) -> Draft:
+    """Make the windows longer, within the policy's bounds, when traffic has become too thin for them."""
+    record = draft.live.status
+    mine = [row for row in record.rows if (row.block, row.attempt) == (epoch.block, epoch.attempt)]
+    if not any(row.dropped == MissingReason.TOO_FEW_REQUESTS for row in mine):
+        return draft
+    most = draft.live.spec.policy_spec.experiment.window.max.seconds
+    window = max(record.window, min(most, grid_up(record.window * THIN_TRAFFIC_FACTOR)))
+    return with_record(draft, replace(record, window=window))
 
 
 def _run_in_block_done(draft: Draft, epoch: Epoch) -> Draft:
