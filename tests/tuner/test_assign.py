@@ -18,6 +18,7 @@ from kvtune_tuner.assign import (
     arms,
     choose_pairs,
     coin,
+    experiment_seed,
     match_pairs,
     pairing_hash,
 )
@@ -181,3 +182,10 @@ def test_the_pairing_hash_changes_exactly_with_the_partners() -> None:
     assert len(same) == 16
     assert same != pairing_hash([("a", "c"), ("b", "d"), ("e", "f")])
     assert same != pairing_hash(PAIRS[:2])
+
+
+def test_a_seed_belongs_to_a_policy_and_a_number() -> None:
+    seeds = {experiment_seed(uid, number) for uid in ("a", "b") for number in range(50)}
+
+    assert len(seeds) == 100
+    assert experiment_seed("a", 1) == experiment_seed("a", 1)

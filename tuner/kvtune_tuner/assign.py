@@ -140,6 +140,11 @@ def choose_pairs(pairs: Iterable[Pair], pairs_at_once: int) -> tuple[Pair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (pair.distance, pair.first))[:pairs_at_once])
 
 
+def experiment_seed(policy_uid: str, number: int) -> int:
+    """Return the seed of an experiment's coins: the same for the same policy and number, in 48 bits."""
+    return int.from_bytes(hashlib.sha256(f"{policy_uid}:{number}".encode()).digest()[:6], "big")
+
+
 def coin(seed: int, *, block: int, pair_index: int, attempt: int = 0) -> bool:
     """Return the coin of one pair in one block; True: its second agent runs the candidate in epoch 1.
 

@@ -4,7 +4,6 @@ Everything that could make an experiment worthless or too dangerous is refused h
 too few agents, no traffic, no power, no time. Each refusal is a reason that the user sees.
 """
 
-import hashlib
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +13,7 @@ from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.policy import Mode
 from kvtune_api.status import Condition, Pair, Truth
-from kvtune_tuner.assign import pairing_hash
+from kvtune_tuner.assign import experiment_seed, pairing_hash
 from kvtune_tuner.candidate import next_candidate
 from kvtune_tuner.design import Design, designed, guardrail_plans, most_pairs, pairing, underpowered
 from kvtune_tuner.draft import (
@@ -155,7 +154,7 @@ def _proposal(draft: Draft) -> Candidate | NothingToTry:
             reports=draft.reports,
             trials=draft.status.trials,
             noise=draft.status.noise.objective if draft.status.noise else None,
-            seed=seed(draft, draft.status.experiments_started + 1),
+            seed=experiment_seed(draft.seen.policy.metadata.uid or "", draft.status.experiments_started + 1),
             now=draft.seen.now,
             service=_service(draft),
         )
@@ -171,12 +170,6 @@ def _service(draft: Draft) -> Service:
     bounds = quantile_bounds(found, target.quantile) if target else None
     seconds = None if bounds is None or isinstance(bounds, Missing) else bounds.high_s or bounds.low_s
     return Service(hit_rate=None if isinstance(rate, Missing) else rate, ttft_seconds=seconds)
-
-
-def seed(draft: Draft, number: int) -> int:
-    """The seed of an experiment's coins: the same for the same policy and number."""
-    text = f"{draft.seen.policy.metadata.uid}:{number}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
 
 def _observing(draft: Draft, proposal: Candidate) -> Draft:
@@ -195,6 +188,9 @@ def started(draft: Draft, candidate: Candidate) -> Draft:
     run_in = not noise_known
     noise = draft.status.noise if noise_known else None
     design = designed(draft, candidate, len(pairs), noise, run_in=run_in)
+    if candidate.max_pairs is not None and underpowered(design) is not None:
+        candidate = replace(candidate, max_pairs=None)  # a short look would show nothing: the policy's length
+        design = designed(draft, candidate, len(pairs), noise, run_in=run_in)
     refused = _refused(draft, candidate, design)
     if refused is not None:
         reason, why = refused
@@ -255,7 +251,7 @@ def _created(
         why=candidate.why[:500],
         predicted_gain=candidate.predicted_gain,
         predicted_objective=candidate.predicted_objective,
-        seed=seed(draft, number),
+        seed=experiment_seed(policy.metadata.uid or "", number),
         pairs=pairs,
         pairing=pairing_hash([(pair.first, pair.second) for pair in pairs]),
         max_pairs=most_pairs(candidate, policy.spec.experiment),
