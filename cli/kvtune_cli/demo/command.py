@@ -1,5 +1,6 @@
 """`kvtune demo`: policy, agents, traffic and control plane on this machine, live, within minutes."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kvtune_cli.demo.story import Told
 
 DIRECTORY = Path(".kvtune/demo")
+PIPE_WIDTH = 160
 
 
 def demo(
@@ -53,7 +55,7 @@ def demo(
     from kvtune_cli.demo.options import DemoOptions
     from kvtune_cli.demo.story import Interrupted
 
-    console = Console(stderr=False)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     options = DemoOptions(
         directory=(directory / f"run-{unix_milliseconds()}").resolve(),
         policy=file,
@@ -76,6 +78,9 @@ def demo(
             "every agent runs its incumbent" if end.restored else "NOT every agent was seen on its incumbent"
         )
         tell(f"interrupted: {restored}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except asyncio.CancelledError:
+        tell("stopped before all agents confirmed; candidates end with their lease")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _finish(options, told, console)
 

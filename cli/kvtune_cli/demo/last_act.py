@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, Knob, config, point
 from kvtune_api.names import Phase
+from kvtune_api.ranges import QuantityRange
 from kvtune_api.wire import Report, Role
 from kvtune_cli.clock import monotonic, unix_milliseconds
 from kvtune_cli.demo.fleet import Fleet, start_control_plane
+from kvtune_cli.demo.screen import shown
 from kvtune_cli.demo.watching import Picture, Watcher
 from kvtune_operator.statedir import StateDir, Wish, leave
 from kvtune_tuner.model import Verb
@@ -54,9 +56,10 @@ async def play_last_act(fleet: Fleet, watcher: Watcher, show: Show, say: Say, st
     picture = await watcher.look()
     status = picture.policy.status if picture.policy else None
     incumbent = status.incumbent if status and status.incumbent else CacheConfig()
-    bad = _quarter(incumbent)
-    say("last act: a deliberately bad candidate, a quarter of the host tier")
-    for wanted in (bad, _gentle(incumbent, bad)):
+    host = picture.policy.spec.knobs.tiers.host_memory if picture.policy else None
+    bad, gentle = resized(incumbent, host, 0.25), resized(incumbent, host, 1.1)
+    say(f"last act: a deliberately bad candidate, a quarter of the host tier: {shown(bad)}")
+    for wanted in (bad, gentle):
         leave(
             StateDir(fleet.state_dir),
             Wish(verb=Verb.TRY, config=wanted),
@@ -73,14 +76,16 @@ async def play_last_act(fleet: Fleet, watcher: Watcher, show: Show, say: Say, st
     exposed = _exposed(live)
     killed_at = monotonic()
     plane.kill()
-    say(f"control plane killed (-9) with a candidate live on {exposed} agents: nobody tells them to stop")
-    home = await _until(watcher, show, stop, LEASE_SECONDS, lambda p: _exposed(p) == 0 and _all_answer(p))
-    took = monotonic() - killed_at if _exposed(home) == 0 and _all_answer(home) else None
+    took = None
+    if exposed:
+        say(f"control plane killed (-9) with a candidate live on {exposed} agents: nobody tells them to stop")
+        home = await _until(watcher, show, stop, LEASE_SECONDS, _is_home)
+        took = monotonic() - killed_at if _is_home(home) else None
     if took is not None:
         say(f"every agent is back on its incumbent by itself {took:.1f} s after the kill: leases ended")
     return LastAct(
         bad_candidate=bad,
-        outcome="still running" if end is None else f"{end.status.outcome}({end.status.reason})",
+        outcome="not ended in time" if end is None else f"{end.status.outcome}({end.status.reason})",
         breaker_scaled_seconds=_breaker_seconds(end),
         killed_with_candidates=exposed,
         home_after_wall_seconds=took,
@@ -100,17 +105,20 @@ async def _until(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _quarter(incumbent: CacheConfig) -> CacheConfig:
-    values = point(incumbent)
-    return config({Knob.HOST_MEMORY: values.get(Knob.HOST_MEMORY, 2.0**34) / 4 + 2.0**20})
+def resized(incumbent: CacheConfig, bounds: QuantityRange | None, factor: float) -> CacheConfig:
+    """The incumbent's host memory times a factor, within the policy's bounds and largest step.
 
-
-def _gentle(incumbent: CacheConfig, fallback: CacheConfig) -> CacheConfig:
-    """A candidate that harms nobody: a little more host memory (the bad one where no tier is tuned)."""
-    values = point(incumbent)
-    if Knob.HOST_MEMORY not in values:
-        return fallback
-    return config({Knob.HOST_MEMORY: values[Knob.HOST_MEMORY] * 1.1})
+    At the upper bound a larger one becomes a smaller one, so that it differs from the incumbent at all.
+    """
+    size = point(incumbent).get(Knob.HOST_MEMORY)
+    if size is None or bounds is None:
+        return incumbent
+    step = max(factor, 1 / factor, 1.0)
+    step = min(step, bounds.largest_step * (1 - 2**-10))
+    wanted = size * step if factor > 1 else size / step
+    if wanted > bounds.max.bytes:
+        wanted = size / step
+    return config({Knob.HOST_MEMORY: max(wanted, bounds.min.bytes)})
 
 
 def _new_end(picture: Picture, known: set[str]) -> KVCacheExperiment | None:
@@ -129,8 +137,9 @@ def _exposed(picture: Picture) -> int:
     return sum(isinstance(r, Report) and r.running.role is Role.CANDIDATE for r in reports)
 
 
-def _all_answer(picture: Picture) -> bool:
-    return all(isinstance(r, Report) for r in picture.agents.values())
+def _is_home(picture: Picture) -> bool:
+    """Whether all agents answer and none runs a candidate."""
+    return _exposed(picture) == 0 and all(isinstance(r, Report) for r in picture.agents.values())
 
 
 def _breaker_seconds(end: KVCacheExperiment | None) -> float | None:

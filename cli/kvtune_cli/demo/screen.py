@@ -54,8 +54,9 @@ def _head(picture: Picture, options: DemoOptions) -> RenderableType:
 
 
 def shown(config: CacheConfig) -> str:
-    """A configuration in one short line: TTL, eviction ratio, host memory."""
-    return " / ".join(brief(knob, value) for knob, value in point(config).items())
+    """TTL, eviction ratio and host memory in one short line; a dash for a knob that is not set."""
+    values = point(config)
+    return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in Knob)
 
 
 def brief(knob: Knob, value: float) -> str:

@@ -88,12 +88,12 @@ class Stage:
         text = line(picture)
         if text != self._last:
             self._last = text
-            self._console.print(f"{picture.elapsed:8,.0f} s  {text}", highlight=False, markup=False)
+            self.say(f"{picture.elapsed:8,.0f} s  {text}")
 
     def say(self, text: str) -> None:
         """Say one sentence beside the picture."""
         (self._live.console if self._live is not None else self._console).print(
-            text, highlight=False, markup=False
+            text, highlight=False, markup=False, soft_wrap=self._live is None
         )
 
 

@@ -10,6 +10,7 @@ from kvtune_api.codec import dump
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Outcome
 from kvtune_cli.demo.best_static import BestStatic
+from kvtune_cli.demo.last_act import LastAct
 from kvtune_cli.demo.screen import shown
 from kvtune_cli.demo.story import Told
 from kvtune_cli.demo.watching import Figures
@@ -22,7 +23,7 @@ def print_summary(
     """Print the table, the verdict of the replay and where the ledger is."""
     table = Table(title="kvtune demo", expand=False)
     for heading in ("", "TTL / eviction ratio / host memory", "Y", "hit rate", "within limit", "outcome"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     table.add_row("start", shown(told.start), *_cells(told.before), "")
     for experiment in told.experiments:
         table.add_row(
@@ -45,7 +46,7 @@ def print_summary(
         console.print(
             "No candidate was proven better in this run: every agent keeps the start configuration."
         )
-    console.print(f"why it stopped: {told.resting}", highlight=False, markup=False)
+    console.print(f"why it stopped: {told.resting}", highlight=False, markup=False, soft_wrap=True)
     _print_last_act(console, told)
     verdicts = sum(result.verdicts for result in replayed)
     differences = [text for result in replayed for text in result.differences]
@@ -62,14 +63,15 @@ def _print_last_act(console: Console, told: Told) -> None:
     seconds = act.breaker_scaled_seconds
     tripped = f" after {seconds:.0f} scaled seconds" if seconds is not None else ""
     console.print(f"last act: {shown(act.bad_candidate)} ended {act.outcome}{tripped}", highlight=False)
+    console.print(f"last act: {_kill(act)}", highlight=False, soft_wrap=True)
+
+
+def _kill(act: LastAct) -> str:
+    if not act.killed_with_candidates:
+        return "no candidate went live again in time, so the kill of the control plane shows nothing"
     home = act.home_after_wall_seconds
-    text = (
-        f"{home:.1f} s later every agent was on its incumbent" if home is not None else "not seen coming home"
-    )
-    console.print(
-        f"last act: control plane killed with a candidate on {act.killed_with_candidates} agents; {text}",
-        highlight=False,
-    )
+    text = "not seen coming home" if home is None else f"{home:.1f} s later every agent was on its incumbent"
+    return f"control plane killed with a candidate on {act.killed_with_candidates} agents; {text}"
 
 
 def promoted_config(told: Told) -> Any:
