@@ -11,9 +11,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from kvtune_agent.apply import Stale
 from kvtune_agent.bodies import Refuse
+from kvtune_api.ledger import RING_ROWS
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Reason
+from kvtune_api.status import TRIALS_KEPT
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import build
+from kvtune_operator.reconcile import SHUTDOWN_TICKS
+from kvtune_tuner.epochs import THIN_TRAFFIC_FACTOR
+from kvtune_tuner.guard import BreakerLimits
 from kvtune_tuner.sli import MissingReason
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +143,18 @@ def test_the_ten_lines_of_the_readme_are_the_minimal_policy() -> None:
     minimal = yaml.safe_load((ROOT / "examples/minimal.yaml").read_text())
 
     assert [yaml.safe_load(block) for block in blocks] == [minimal]
+
+
+def test_numbers_that_the_documents_repeat_are_those_of_the_code() -> None:
+    architecture = (ROOT / "docs/architecture.md").read_text()
+    experiments = (ROOT / "docs/experiments.md").read_text()
+    limits = BreakerLimits()
+
+    assert f"At most {RING_ROWS} rows" in architecture and f"more than {RING_ROWS} rows" in experiments
+    assert f"trials (<= {TRIALS_KEPT})" in architecture and f"most\n{SHUTDOWN_TICKS} ticks" in architecture
+    assert f"window {THIN_TRAFFIC_FACTOR} times as" in experiments
+    assert f"last {limits.long_s:g} s and over the last {limits.short_s:g} s" in experiments
+    assert f"more than {limits.over_control * 100:g} points above the control arm" in experiments
 
 
 @pytest.mark.parametrize("kind", [ConditionType, Reason, MissingReason, Refuse, Stale])
