@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvtune_cli.knob_options import config_from_options
 from kvtune_cli.output import say
 from kvtune_cli.token import TOKEN_FILE
 
@@ -35,18 +36,11 @@ def agent(
 
     from kvtune_agent.serve import run_agent
     from kvtune_agent.settings import AgentSettings
-    from kvtune_api.codec import parse
-    from kvtune_api.knobs import CacheConfig
     from kvtune_cli.logs import log_to_stderr
 
-    knobs = {
-        "cacheTTL": cache_ttl,
-        "evictionRatio": eviction_ratio,
-        "tiers": {"hostMemory": host_memory},
-    }
     settings = AgentSettings(
         name=name,
-        config=parse(CacheConfig, knobs),
+        config=config_from_options(cache_ttl, eviction_ratio, host_memory),
         state_dir=state_dir,
         token_file=token_file,
         host=host,

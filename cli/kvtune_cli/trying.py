@@ -1,10 +1,15 @@
 """`kvtune try`: ask a running control plane to test a configuration of one's own."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtune_cli.knob_options import config_from_options
 from kvtune_cli.wishes import STATE_DIR, JsonOption, PolicyOption, StateDirOption, leave_wish
+
+if TYPE_CHECKING:
+    from kvtune_api.knobs import CacheConfig
 
 
 def try_config(
@@ -19,15 +24,23 @@ def try_config(
 
     Example: kvtune try --host-memory 96Gi --cache-ttl 120s
     """
-    from kvtune_api.codec import parse
     from kvtune_api.errors import Problem, SpecError
-    from kvtune_api.knobs import CacheConfig, point
+    from kvtune_api.knobs import point
 
-    knobs = {"cacheTTL": cache_ttl, "evictionRatio": eviction_ratio, "tiers": {"hostMemory": host_memory}}
-    config = parse(CacheConfig, knobs)
+    config = config_from_options(cache_ttl, eviction_ratio, host_memory)
     if not point(config):
-        raise SpecError(
-            Problem("", "try needs at least one knob: --cache-ttl, --eviction-ratio or --host-memory")
-        )
+        raise SpecError(Problem("try", "give at least one of --cache-ttl, --eviction-ratio, --host-memory"))
+    _check_reach(state_dir, policy, config)
     effect = "this configuration is tested once nothing else runs; the experiment decides"
     leave_wish("try", "", state_dir, policy, effect, as_json, config=config)
+
+
+def _check_reach(state_dir: Path, policy: str | None, config: "CacheConfig") -> None:
+    """Refuse at once what the control plane would refuse when its turn comes."""
+    from kvtune_api.errors import Problem, SpecError
+    from kvtune_operator.statedir import StateDir, policies
+    from kvtune_tuner.trying import asked_in_vain
+
+    for known in policies(StateDir(state_dir)):
+        if policy in (None, known.metadata.name) and (why := asked_in_vain(known, config)) is not None:
+            raise SpecError(Problem("try", why))

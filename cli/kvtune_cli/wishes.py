@@ -33,7 +33,7 @@ def abort(
 ) -> None:
     """End the running experiment at the next step; every agent returns to its incumbent.
 
-    Example: kvtune abort chat-3
+    Example: kvtune abort chat-00003
     """
     _running(state_dir, experiment)
     effect = "the running experiment ends as Aborted(User), its agents return to the incumbent"
@@ -68,7 +68,7 @@ def approve(
 ) -> None:
     """Let a winner that waits for approval (mode Recommend) be promoted to all agents.
 
-    Example: kvtune approve chat-3
+    Example: kvtune approve chat-00003
     """
     from kvtune_api.names import Phase
 

@@ -13,7 +13,7 @@ from kvtune_api.ranges import DurationRange
 from kvtune_api.status import Trial
 from kvtune_api.units import Duration
 from kvtune_api.wire import ReuseAges
-from kvtune_tuner.candidate import OPTUNA_LOSSES, next_candidate
+from kvtune_tuner.candidate import CLEARLY_WORSE, OPTUNA_LOSSES, next_candidate
 from kvtune_tuner.configs import same_config
 from kvtune_tuner.denylist import denied
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
@@ -182,5 +182,30 @@ def test_every_candidate_is_inside_bounds_and_step_new_and_not_denied(
     assert not same_config(found.config, incumbent)
     assert denied(trials, incumbent).reason(found.config) is None
     assert len(found.why) <= 512
-    if found.predicted_gain is not None:
+    if found.predicted_gain is not None and found.strategy is Strategy.REUSE_MODEL:
         assert found.predicted_gain >= max(0.005, 0.2 * (noise or 0)) - 1e-9
+    if found.predicted_gain is not None and spec.strategy is Strategy.AUTO:
+        assert found.predicted_gain >= CLEARLY_WORSE, "Auto exposes nobody to a clear loser"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.LADDER, Strategy.OPTUNA])
+def test_the_prediction_stands_beside_every_candidate_whoever_names_it(strategy: Strategy) -> None:
+    found = _found(with_strategy(request(reports=[chat_report()]), strategy))
+    assert found.strategy is strategy
+    assert found.predicted_gain is not None and found.predicted_objective is not None
+
+
+def test_auto_passes_over_what_is_predicted_to_lose_clearly_and_the_ladder_alone_does_not() -> None:
+    best = _found(request(reports=[chat_report()]))
+    for _ in range(6):
+        nearer = next_candidate(request(incumbent=best.config, reports=[chat_report()]))
+        if not isinstance(nearer, Candidate) or nearer.strategy is not Strategy.REUSE_MODEL:
+            break
+        best = nearer
+    asked = request(incumbent=best.config, reports=[chat_report()])
+    alone = _found(with_strategy(asked, Strategy.LADDER))
+    assert alone.predicted_gain is not None and alone.predicted_gain < CLEARLY_WORSE
+    auto = next_candidate(asked)
+    assert not isinstance(auto, Candidate) or (auto.predicted_gain or 0.0) >= CLEARLY_WORSE
+    if isinstance(auto, NothingToTry):
+        assert "the ladder's next step is predicted to change Y by" in auto.reason

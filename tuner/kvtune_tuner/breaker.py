@@ -53,10 +53,7 @@ def _noted(draft: Draft, text: str | None) -> Draft:
     """Say whether the incumbent violates the target itself: nothing good to return to (case 23)."""
     old = condition(draft.status, ConditionType.INCUMBENT_HEALTHY)
     if text is None:
-        if old is None or old.status is not Truth.FALSE:
-            return draft
-        message = "the control arm no longer violates the target"
-        return with_condition(draft, ConditionType.INCUMBENT_HEALTHY, Truth.TRUE, Reason.MET, message)
+        return draft  # said once per experiment: near the limit it would come and go with every look
     draft = with_condition(
         draft, ConditionType.INCUMBENT_HEALTHY, Truth.FALSE, Reason.INCUMBENT_VIOLATES_TARGET, text
     )

@@ -6,9 +6,12 @@ that the model predicts to be clearly worse is passed over: users should not be 
 what is known (docs/adr/0003). Whoever proposes, the model's prediction is kept beside the measurement. Pure.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from kvtune_api.policy import Strategy
+from kvtune_api.knobs import CacheConfig
+from kvtune_api.policy import Prices, Strategy
+from kvtune_api.wire import Report
 from kvtune_tuner.denylist import losses_in_a_row
 from kvtune_tuner.ladder import propose_by_ladder
 from kvtune_tuner.proportional import propose_by_rule
@@ -31,18 +34,24 @@ VETO_ATTEMPTS = 8
 def next_candidate(request: Request) -> Candidate | NothingToTry:
     """Name the next candidate by the policy's strategy with its prediction, or say why there is none."""
     found = _by_strategy(request)
-    return _with_prediction(request, found) if isinstance(found, Candidate) else found
+    return _predicted(request, found) if isinstance(found, Candidate) else found
 
 
-def _with_prediction(request: Request, candidate: Candidate) -> Candidate:
+def _predicted(request: Request, candidate: Candidate) -> Candidate:
+    prices = request.spec.objective.prices
+    return with_prediction(candidate, request.reports, prices, request.incumbent)
+
+
+def with_prediction(
+    candidate: Candidate, reports: Sequence[Report], prices: Prices, incumbent: CacheConfig
+) -> Candidate:
     """The candidate with the reuse model's prediction, where it has none and the model has one."""
     if candidate.predicted_gain is not None:
         return candidate
-    reuse = pool(request.reports)
+    reuse = pool(reports)
     if isinstance(reuse, NotAvailable):
         return candidate
-    prices = request.spec.objective.prices
-    base, new = (predict(reuse, prices, config) for config in (request.incumbent, candidate.config))
+    base, new = (predict(reuse, prices, config) for config in (incumbent, candidate.config))
     if isinstance(base, NotAvailable) or isinstance(new, NotAvailable):
         return candidate
     gain = new.objective - base.objective
@@ -82,7 +91,7 @@ def _auto(request: Request) -> Candidate | NothingToTry:
 
 def _clearly_worse(request: Request, candidate: Candidate) -> float | None:
     """The predicted loss of a candidate that is not worth an exposure; None for one that is."""
-    gain = _with_prediction(request, candidate).predicted_gain
+    gain = _predicted(request, candidate).predicted_gain
     return gain if gain is not None and gain < CLEARLY_WORSE else None
 
 

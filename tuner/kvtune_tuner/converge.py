@@ -71,7 +71,8 @@ def pushes(draft: Draft) -> dict[str, Push]:
             else Wanted(role=Role.INCUMBENT, config=incumbent)
         )
         if _due(draft, report, wanted):
-            found[name] = _push(draft, replace(wanted, config=_known(report, wanted.config)))
+            known = _known(report, wanted.config)  # who knows none of it is told all of it, and refuses
+            found[name] = _push(draft, replace(wanted, config=known) if point(known) else wanted)
     return found
 
 

@@ -7,11 +7,12 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from kvtune_api.experiment import ExperimentStatus, KVCacheExperiment
+from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, point
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.status import Condition, PolicyStatus, Truth
-from kvtune_api.wire import GRID_SECONDS, Counters, Report
+from kvtune_api.wire import GRID_SECONDS, Counters, Report, Role
+from kvtune_tuner.configs import distance
 from kvtune_tuner.model import Command, Event, EventType, Seen
 from kvtune_tuner.phases import Turn, after
 from kvtune_tuner.sli import CounterSample, Missing, MissingReason, WindowCounts, increase
@@ -168,6 +169,13 @@ def runs(report: Report, config: CacheConfig) -> bool:
     """Whether an agent runs a configuration: every knob that both have has the value that is set."""
     current, live = point(report.running.config), live_knobs((report,))
     return all(current.get(knob) == value for knob, value in point(config).items() if knob in live)
+
+
+def runs_candidate(report: Report, spec: ExperimentSpec) -> bool:
+    """Whether an agent runs an experiment's candidate; one that lacks a knob that moves never does."""
+    moved = {knob for knob, apart in distance(spec.incumbent, spec.candidate).items() if apart > 0.0}
+    able = moved <= live_knobs((report,))
+    return able and report.running.role is Role.CANDIDATE and runs(report, spec.candidate)
 
 
 def sample(counters: Counters | Missing | None) -> CounterSample | Missing:

@@ -120,7 +120,7 @@ def _repeated(draft: Draft, epoch: Epoch, reason: Reason, why: str) -> Draft:
     )
     draft = with_record(draft, replace(record, rows=rows))
     draft = with_warning(
-        draft, reason, f"block {epoch.block} is repeated for all pairs with new coins: {why}"
+        draft, reason, f"{place(epoch)}: the block is repeated for all pairs with new coins: {why}"
     )
     return _epoch(draft, epoch.block, epoch.attempt + 1, 1)
 

@@ -79,7 +79,8 @@ def recorded(draft: Draft) -> Draft:
         false_positives=_false_positives(status, experiment),
         paused_because=_pause(experiment) or status.paused_because,
     )
-    draft = with_status(draft, status)
+    kept = tuple(c for c in status.conditions if c.type is not ConditionType.INCUMBENT_HEALTHY)
+    draft = with_status(draft, replace(status, conditions=kept))
     draft = with_event(draft, Reason.EXPERIMENT_ENDED, f"{name}: {message}")
     return with_condition(
         draft, ConditionType.EXPERIMENTING, Truth.FALSE, Reason.RESTING, f"{name} {message}"

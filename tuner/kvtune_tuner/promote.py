@@ -16,7 +16,7 @@ from kvtune_tuner.draft import (
     clock_time,
     ended,
     grid_up,
-    runs,
+    runs_candidate,
     turned,
     waiting,
     wall,
@@ -152,9 +152,8 @@ def _runs_candidate(draft: Draft, name: str) -> bool:
     report, record = draft.report(name), draft.live.status
     return (
         report is not None
-        and report.running.role is Role.CANDIDATE
         and report.running.generation == record.generation
-        and runs(report, draft.live.spec.candidate)
+        and runs_candidate(report, draft.live.spec)
     )
 
 
@@ -209,7 +208,7 @@ def _shifted(draft: Draft) -> Draft:
     record = draft.live.status
     assert record.watch is not None
     report = draft.report(record.watch.partner)
-    if report is None or (report.running.role is Role.CANDIDATE and runs(report, draft.live.spec.candidate)):
+    if report is None or runs_candidate(report, draft.live.spec):
         return draft
     done = len(record.watch.differences)
     start, length = grid_up(draft.now_s + record.washout), grid_up(record.window)

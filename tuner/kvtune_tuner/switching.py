@@ -9,7 +9,7 @@ from kvtune_api.experiment import BlockKind, Epoch
 from kvtune_api.names import Reason
 from kvtune_api.wire import Role
 from kvtune_tuner.assign import Arm, arms
-from kvtune_tuner.draft import Draft, grid_up, runs, wall, with_record, with_warning
+from kvtune_tuner.draft import Draft, grid_up, runs, runs_candidate, wall, with_record, with_warning
 
 RUN_IN_BLOCKS = (-2, -1)
 """Run-in blocks have negative numbers; test blocks count from 0."""
@@ -63,7 +63,7 @@ def watched_agents(draft: Draft, epoch: Epoch) -> Draft:
         draft = with_warning(
             draft,
             Reason.EPOCH_DROPPED,
-            f"block {epoch.block} epoch {epoch.epoch}: the pair of {name} does not count: {troubled[name]}",
+            f"{place(epoch)}: the pair of {name} does not count: {troubled[name]}",
         )
     return with_record(draft, replace(record, epoch=replace(epoch, troubled=troubled)))
 
@@ -88,11 +88,7 @@ def _as_assigned(draft: Draft, epoch: Epoch, name: str) -> bool:
     spec = draft.live.spec
     if epoch.kind is BlockKind.RUN_IN or assignment(draft, epoch)[name] is Arm.CONTROL:
         return report.running.role is Role.INCUMBENT and runs(report, spec.incumbent)
-    return (
-        report.running.role is Role.CANDIDATE
-        and report.running.generation == epoch.generation
-        and runs(report, spec.candidate)
-    )
+    return report.running.generation == epoch.generation and runs_candidate(report, spec)
 
 
 def confirmed(draft: Draft, epoch: Epoch) -> Draft:

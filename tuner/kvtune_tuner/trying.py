@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from kvtune_api.knobs import CacheConfig, point, written
+from kvtune_api.knobs import CacheConfig, Knob, point, written
 from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Reason
-from kvtune_api.policy import Mode
+from kvtune_api.policy import KVCachePolicy, Mode
 from kvtune_tuner.begin import USER, considered, held, resting, started
+from kvtune_tuner.candidate import with_prediction
 from kvtune_tuner.configs import same_config
 from kvtune_tuner.draft import Draft, with_warning
 from kvtune_tuner.model import Command
 from kvtune_tuner.proposal import Candidate
-from kvtune_tuner.space import step_box
+from kvtune_tuner.space import Space, space_of, step_box
 
 
 def is_tried(draft: Draft, wish: Command) -> bool:
@@ -39,19 +40,28 @@ def tried(draft: Draft, wish: Command) -> Draft:
     incumbent = draft.status.incumbent
     assert incumbent is not None, "checked by held"
     wanted = _wanted(incumbent, wish.config)
-    trouble = _out_of_reach(draft, incumbent, wanted)
+    trouble = out_of_reach(draft.space, incumbent, wanted)
     if trouble is not None:
         return with_warning(draft, Reason.NOT_AVAILABLE, f"try: {trouble}")
-    return started(
-        draft,
-        Candidate(config=wanted, strategy=USER, why=f"asked for by a user: {_change(incumbent, wanted)}"),
-    )
+    why = f"asked for by a user: {_change(incumbent, wanted)}"
+    candidate = Candidate(config=wanted, strategy=USER, why=why)
+    prices = draft.seen.policy.spec.objective.prices
+    return started(draft, with_prediction(candidate, draft.reports, prices, incumbent))
 
 
-def _out_of_reach(draft: Draft, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
+def asked_in_vain(policy: KVCachePolicy, asked: CacheConfig) -> str | None:
+    """Why a policy can never try this from its present incumbent; None while it may."""
+    incumbent = policy.status.incumbent if policy.status else None
+    if incumbent is None:
+        return None
+    return out_of_reach(space_of(policy.spec, frozenset(Knob)), incumbent, _wanted(incumbent, asked))
+
+
+def out_of_reach(space: Space, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
+    """Why no experiment may go from the incumbent to what is wanted; None where one may."""
     if same_config(incumbent, wanted):
         return "this is what the incumbent is"
-    if step_box(draft.space, incumbent).holds(wanted):
+    if step_box(space, incumbent).holds(wanted):
         return None
     return f"{_change(incumbent, wanted)} is outside the bounds or a larger step than the policy allows"
 
