@@ -15,7 +15,8 @@ from tests.benchmarks.replay_arms import WAYS
 from tests.benchmarks.replay_arms import Task as ArmsTask
 from tests.benchmarks.replay_arms import judged as judged_arms
 from tests.benchmarks.replay_pool import ORIGIN, WARM_SECONDS, ReplayPool, driven, spans
-from tests.benchmarks.search import Run, Tuning, reached
+from tests.benchmarks.search import reached
+from tests.benchmarks.search_runs import Run, Tuning
 from tests.benchmarks.table import Table, markdown
 from tests.benchmarks.traffic import CHAT_1, config_of
 from tests.benchmarks.verdicts import Setting, judged

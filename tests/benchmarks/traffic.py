@@ -65,10 +65,10 @@ class Workload:
         return policy_of(self._knobs(start), given)
 
     def host_only_policy(self, start: CacheConfig, step: float) -> KVCachePolicy:
-        """The ladder on the host tier alone, which can only go down, by one step."""
+        """The ladder on the host tier alone: down from here to a quarter, step by step."""
         host = start.tiers.host_memory
         assert host is not None, "a start is complete"
-        size = {"min": f"{host.gib * 1024 / step:.0f}Mi", "max": str(host), "start": str(host),
+        size = {"min": f"{host.gib * 1024 / 4:.0f}Mi", "max": str(host), "start": str(host),
                 "largestStep": step}  # fmt: skip
         return policy_of({"tiers": {"hostMemory": size}}, {**self._given(), "strategy": "Ladder"})
 
