@@ -92,10 +92,7 @@ async def _run(settings: "Settings", policy: "KVCachePolicy") -> int:
         tell("stopped before all agents confirmed; candidates end with their lease")
         return ExitCode.INTERRUPTED
     if result == ExitCode.FENCED:
-        tell("kvtune: a newer control plane has taken over these agents; this one stops")
         return ExitCode.FENCED
-    if signals.first is not None:
-        tell("stopped, incumbents are in force")
     return ExitCode.INTERRUPTED if signals.first is signal.SIGINT else ExitCode.OK
 
 

@@ -60,6 +60,9 @@ class RunEnd(StrEnum):
     """Why a run ended."""
 
     STOPPED = "Stopped"
+    UNCONFIRMED = "Unconfirmed"
+    """Stopped, but not every agent has confirmed its incumbent: candidates end with their lease."""
+
     REMOVED = "Removed"
     FENCED = "Fenced"
 
@@ -109,7 +112,7 @@ class Reconciler:
                 left -= 1
                 if left <= 0:
                     log.warning("stopped before all agents confirmed the incumbent", extra={"policy": policy})
-                    return RunEnd.STOPPED
+                    return RunEnd.UNCONFIRMED
             await self._clock.sleep(self._until_next_tick())
 
     def _until_next_tick(self) -> float:
@@ -152,7 +155,10 @@ class Reconciler:
             return None
         if seen.policy.metadata.deletion_timestamp is not None:
             return RunEnd.REMOVED
-        return RunEnd.STOPPED if shutdown else None
+        if not shutdown:
+            return None
+        late = any(event.reason is Reason.ROLLBACK_LATE for event in decided.events)
+        return RunEnd.UNCONFIRMED if late else RunEnd.STOPPED
 
     async def _gather(self, name: str, *, shutdown: bool) -> Gathered | None:
         policy = await self._objects.policy(name)

@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import assert_never
 
 import httpx
 
@@ -70,8 +71,7 @@ async def run_standalone(
             say(f"state directory {state.path}, fencing token {token}")
             root = _Root(settings=settings, clock=clock, objects=objects, events=events, say=say)
             end = await root.run(policy, agents, ScrapeMetrics(fetcher), token=token, stop=stop)
-            if end is RunEnd.REMOVED:
-                say(f"policy {policy.metadata.name} was removed: all agents keep their incumbents")
+            say(_farewell(end, policy))
         return FENCED if end is RunEnd.FENCED else STOPPED
     finally:
         objects.close()
@@ -86,6 +86,20 @@ async def agent_ports(
         fetcher = Fetcher(client, timeout_seconds=timeout_seconds)
         agents = HttpAgents(fetcher, TokenFile(token_file), addresses=addresses)
         yield agents, ScrapeMetrics(fetcher)
+
+
+def _farewell(end: RunEnd, policy: KVCachePolicy) -> str:
+    match end:
+        case RunEnd.STOPPED:
+            return "stopped, incumbents are in force"
+        case RunEnd.UNCONFIRMED:
+            return "stopped, but not every agent has confirmed its incumbent: candidates end with their lease"
+        case RunEnd.REMOVED:
+            return f"policy {policy.metadata.name} was removed: all agents keep their incumbents"
+        case RunEnd.FENCED:
+            return "a newer control plane has taken over these agents; this one stops"
+        case _:
+            assert_never(end)
 
 
 class _Root:
