@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -16,9 +16,12 @@ from kvtune_api.errors import Corrupt
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Report, Role
+from kvtune_api.wire import Running as RunningConfig
 from kvtune_operator.statedir import StateDir, experiments, policies
 from tests.e2e.policies import quick, write_policy
 from tests.e2e.processes import KVTUNE, LAB, Running, kvtune, until
+
+T = TypeVar("T")
 
 AGENTS = 4
 SPEED = 60.0
@@ -80,16 +83,18 @@ class Fleet:
 
     def reports(self) -> list[Report]:
         """The reports of all agents; each must answer in the end."""
-        return [
-            until(lambda number=number: self.report(number), f"agent {number + 1} answers")
-            for number in range(AGENTS)
-        ]
+        return [answered(self.report, number) for number in range(AGENTS)]
 
     def exposed(self) -> list[int]:
-        """Agents that run a candidate now."""
-        return [
-            number for number, report in enumerate(self.reports()) if report.running.role is Role.CANDIDATE
-        ]
+        """Agents that run a candidate now; each must answer in the end."""
+        return [number for number in range(AGENTS) if answered(self._role, number) is Role.CANDIDATE]
+
+    def _role(self, number: int) -> Role | None:
+        try:
+            answer = self.client.get(f"{self.urls[number]}/v1/config")
+        except httpx.HTTPError:
+            return None
+        return parse_json(RunningConfig, answer.content).role if answer.status_code == 200 else None
 
     def at_home(self) -> bool:
         """Whether every agent runs its incumbent."""
@@ -181,7 +186,10 @@ class Plane:
         return self.until(lambda e: e.status.outcome is None, "an experiment runs")
 
     def kill_9_while_exposed(self) -> tuple[KVCacheExperiment, list[int]]:
-        """Kill the control plane at a moment when agents run a candidate: held first, then looked at."""
+        """Kill the control plane while agents run a candidate; the experiment and those agents.
+
+        It is held first and looked at then, so that nothing moves in between.
+        """
         while True:
             self.until_exposed()
             self.up.send(signal.SIGSTOP)
@@ -211,6 +219,11 @@ class Plane:
             process.check_no_traceback()
         until(self.fleet.at_home, "all agents are on their incumbents")
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def answered(ask: Callable[[int], T | None], number: int) -> T:
+    """What an agent answers in the end."""
+    return until(lambda: ask(number), f"agent {number + 1} answers")
 
 
 def free_ports(count: int) -> list[int]:

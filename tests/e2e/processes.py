@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 GIVE_UP_SECONDS = 240.0
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.1
 KVTUNE = "kvtune_cli"
 LAB = "kvtune_lab"
 ENVIRONMENT = {
