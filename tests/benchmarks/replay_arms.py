@@ -219,8 +219,7 @@ def _table(runs: Sequence[dict[str, Judged]], blocks: int) -> Table:
             "the request test looks after every epoch, the e-process after every block",
             "design's figures within 48 epochs: request z with peeking .994, sign e-process on crossover "
             "pairs .004",
-            "here agents differ only by the sessions that they happen to have, placed in turn; where "
-            "agents differ for good (section Verdicts) fixed arms are declared one way or the other in .40 of "
-            "A/A runs",
+            "here agents differ only by the sessions that they happen to have, placed in turn; where they "
+            "differ for good (section Verdicts) fixed arms declare one way or the other in .40 of A/A runs",
         ),
     )
