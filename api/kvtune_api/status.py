@@ -119,6 +119,9 @@ class Noise:
     pairing: str
     """Hash of those pairs."""
 
+    from_run_in: bool = True
+    """Whether equal configurations measured it. An experiment's own sd may be larger than a small step's."""
+
     effect_over_sd: float | None = None
     """|effect| / sd of the last experiment: short windows serve only large effects."""
 

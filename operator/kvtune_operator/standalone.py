@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 STOPPED, FENCED = 0, 7
 """Results of `run_standalone`; FENCED is the command line's exit code of that name."""
 
+KEPT_CONNECTIONS = 1000
+"""One connection is kept per agent; how many requests run at once is bounded by the fetcher."""
+
 LOCK_ATTEMPTS = 5
 LOCK_PAUSE_WALL_SECONDS = 0.1
 """A `kvtune status` looks at the lock for a moment; that must not keep a control plane from starting."""
@@ -197,7 +200,7 @@ def _client(settings: Settings) -> httpx.AsyncClient:
             verify.load_verify_locations(cafile=settings.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise Unavailable(f"{settings.ca_file}: {error}") from error
-    limits = httpx.Limits(max_connections=settings.http_parallel, max_keepalive_connections=256)
+    limits = httpx.Limits(max_connections=KEPT_CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
     return httpx.AsyncClient(
         verify=verify,
         limits=limits,

@@ -191,6 +191,10 @@ def started(draft: Draft, candidate: Candidate) -> Draft:
     if candidate.max_pairs is not None and underpowered(design) is not None:
         candidate = replace(candidate, max_pairs=None)  # a short look would show nothing: the policy's length
         design = designed(draft, candidate, len(pairs), noise, run_in=run_in)
+    doubtful = noise is not None and not noise.from_run_in and _must_have_power(draft, candidate.strategy)
+    if doubtful and underpowered(design) is not None:
+        noise, run_in = None, True  # the sd under a large effect is not that of a small one: measure it anew
+        design = designed(draft, candidate, len(pairs), noise, run_in=run_in)
     refused = _refused(draft, candidate, design)
     if refused is not None:
         reason, why = refused

@@ -144,6 +144,7 @@ def _noise(draft: Draft) -> Noise | None:
         measured_at=draft.seen.now,
         pairs=draft.live.spec.pairs,
         pairing=draft.live.spec.pairing,
+        from_run_in=False,
         effect_over_sd=abs(mean) / sd,
     )
 

@@ -97,7 +97,9 @@ def _is(move: Move, trial: Trial, space: Space) -> bool:
 
 def _candidate(request: Request, move: Move, config: CacheConfig) -> Candidate:
     single = len(move.ways) == 1 and len(request.space.axes) > 1
-    what = "one knob alone" if single else "all knobs one step toward more reuse"
+    upward = move.ways == {knob: _TOWARD_REUSE[knob] for knob in move.ways}
+    together = f"all knobs one step toward {'more' if upward else 'less'} reuse"
+    what = "one knob alone" if single else together
     return Candidate(
         config=config,
         strategy=Strategy.LADDER,
