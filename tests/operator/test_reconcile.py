@@ -43,6 +43,15 @@ async def test_case_20_a_second_reconcile_of_the_same_world_writes_nothing() -> 
     assert plane.objects.writes == writes and len(plane.pool.log) == pushes
 
 
+async def test_case_43_what_the_user_asked_for_is_never_written() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    asked = (await plane.policy()).spec
+    await plane.until_ended()
+    found = await plane.policy()
+    assert found.spec == asked and found.metadata.generation == 1
+    assert found.status is not None and found.status.promoted is not None
+
+
 async def test_case_42_a_resting_policy_costs_no_writes_and_keeps_nothing() -> None:
     quiet = replace(POOL, agents=2, noise_sd=0.0005, share_sd=0.0005, common_sd=0.0005)
     plane = control(flat(), spec=replace(spec(), paused=True), settings=quiet)
@@ -124,6 +133,18 @@ async def test_a_policy_that_vanished_ends_the_run_and_leases_bring_agents_home(
     assert await plane.plane.run(NAME, asyncio.Event()) is RunEnd.REMOVED
     plane.clock.advance(31)
     assert not plane.exposed()
+
+
+async def test_case_36_what_was_asked_while_nobody_ran_is_done_at_the_next_start() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.MEASURING)
+    plane.objects.command(Verb.ABORT, "chat-00001")
+    plane.objects.apply(NAME, spec(Mode.RECOMMEND, RESTED))
+    plane.restart(3600)
+    await plane.until_ended()
+    assert (await plane.outcome()).startswith("Aborted")
+    assert (await plane.status()).observed_generation == 2
+    assert not await plane.objects.commands(NAME)
 
 
 async def test_a_policy_made_anew_does_not_write_over_the_records_of_the_old_one() -> None:

@@ -102,7 +102,7 @@ async def test_case_24_abort_works_in_every_phase_with_or_without_metrics(
     assert all(agent.incumbent == START for agent in plane.pool.agents.values())
 
 
-async def test_case_3_metrics_that_fail_as_a_whole_are_a_condition_and_one_event() -> None:
+async def test_case_03_metrics_that_fail_as_a_whole_are_a_condition_and_one_event() -> None:
     plane = control(spec=RESTED)
     await plane.until_phase(Phase.WASHOUT)
     plane.metrics.broken = "http://prometheus:9090/api/v1/query: HTTP 503"
@@ -118,7 +118,7 @@ async def test_case_3_metrics_that_fail_as_a_whole_are_a_condition_and_one_event
     assert await plane.outcome() == "Promoted(Superior)"
 
 
-async def test_case_2_metrics_that_never_come_back_end_as_no_data_with_the_incumbent_restored() -> None:
+async def test_case_02_metrics_that_never_come_back_end_as_no_data_with_the_incumbent_restored() -> None:
     plane = control(spec=RESTED)
     await plane.until_phase(Phase.MEASURING)
     plane.metrics.broken = "HTTP 503"

@@ -111,7 +111,7 @@ class Loop:
     @property
     def rows(self) -> tuple[Row, ...]:
         """The newest experiment's rows."""
-        return self.experiment.status.rows
+        return self.experiment.status.rows if self.experiments else ()
 
     def seen(self) -> Seen:
         """Read all that the shell reads for one tick."""

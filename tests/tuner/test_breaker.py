@@ -25,7 +25,7 @@ def exposed(*, tick: float = 5.0) -> Loop:
 
 
 @pytest.mark.parametrize("tick", [5.0, 10.0])
-def test_a_catastrophic_candidate_is_gone_within_70_seconds(tick: float) -> None:
+def test_case_25_a_catastrophe_is_gone_within_70_seconds_and_the_reason_is_said(tick: float) -> None:
     run = exposed(tick=tick)
     begun = run.now - tick
     run.until(lambda: not run.exposed())
@@ -145,7 +145,7 @@ def test_case_12_when_nobody_answers_nothing_is_rolled_back_because_of_it() -> N
     assert run.outcome() == "Promoted(Superior)"
 
 
-def test_case_3_without_metrics_nothing_is_rolled_back_and_one_event_is_told() -> None:
+def test_case_03_without_metrics_nothing_is_rolled_back_and_one_event_is_told() -> None:
     run = experimenting(Phase.MEASURING)
     why = Missing(reason=MissingReason.NO_DATA, message="http://127.0.0.1:9000/metrics: HTTP 503")
     told = len(run.told(Reason.NO_DATA))

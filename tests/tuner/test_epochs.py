@@ -92,7 +92,7 @@ def test_when_every_pair_has_lost_an_agent_the_experiment_ends_without_data() ->
     assert run.all_run(START)
 
 
-def test_case_1_an_epoch_without_requests_is_missing_and_fails_nothing() -> None:
+def test_case_01_an_epoch_without_requests_is_missing_and_fails_nothing() -> None:
     run = at(0, 1, Phase.WASHOUT)
     run.pool.set_traffic(run.now, request_rate=0.0)
     run.until(lambda: any(row.dropped for row in run.rows))
@@ -105,7 +105,7 @@ def test_case_1_an_epoch_without_requests_is_missing_and_fails_nothing() -> None
     assert run.experiment.status.decisions[0].attempt >= 1, "the block was repeated"
 
 
-def test_case_2_traffic_that_stops_holds_and_then_ends_as_no_data() -> None:
+def test_case_02_traffic_that_stops_holds_and_then_ends_as_no_data() -> None:
     run = at(2, 1)
     judged = run.experiment.status.evidence.deltas
     assert judged == 6, "there is evidence already"
@@ -120,7 +120,7 @@ def test_case_2_traffic_that_stops_holds_and_then_ends_as_no_data() -> None:
 
 
 @pytest.mark.parametrize("reason", [MissingReason.NAN, MissingReason.AMBIGUOUS, MissingReason.NO_DATA])
-def test_case_6_8_10_numbers_that_are_none_drop_their_pair_with_the_reason(reason: MissingReason) -> None:
+def test_case_06_08_10_numbers_that_are_none_drop_their_pair_with_the_reason(reason: MissingReason) -> None:
     run = at(0, 1)
     name = run.pool.names()[0]
     run.pool.agents[name].missing = Missing(reason=reason, message=f"{name}: no number")
@@ -132,7 +132,7 @@ def test_case_6_8_10_numbers_that_are_none_drop_their_pair_with_the_reason(reaso
     assert run.outcome() == "Promoted(Superior)"
 
 
-def test_counters_that_are_a_little_late_are_waited_for() -> None:
+def test_case_09_counters_that_are_a_little_late_are_asked_for_again_in_the_next_tick() -> None:
     run = at(0, 1)
     run.until(lambda: run.now >= _epoch(run).measure_to)
     name = run.pool.names()[0]
@@ -143,6 +143,19 @@ def test_counters_that_are_a_little_late_are_waited_for() -> None:
     run.step()
     assert len([row for row in run.rows if row.block == 0]) == 3
     assert all(row.dropped is None for row in run.rows)
+
+
+def test_case_11_what_is_missing_is_said_with_agent_window_and_reason() -> None:
+    run = at(0, 1)
+    name = run.pool.names()[0]
+    run.pool.agents[name].nan = True
+    run.until(lambda: run.now >= _epoch(run).measure_to)
+    run.step()
+    assert name in run.status.waiting_for and "NaN" in run.status.waiting_for
+    run.until(lambda: any(row.block == 0 for row in run.rows))
+    assert "block 1 epoch 1: 1 of 3 pairs do not count (NaN)" in run.told(Reason.EPOCH_DROPPED)
+    (dropped,) = [row for row in run.rows if row.dropped]
+    assert dropped.end - dropped.start == 60
 
 
 def test_bounds_that_no_agent_keeps_any_more_are_missed_not_guessed() -> None:
@@ -253,7 +266,7 @@ def test_a_block_may_be_repeated_hundreds_of_times_without_growing_for_ever() ->
     assert replay(run.experiment).differences == ()
 
 
-def test_case_5_no_bound_lies_after_the_newest_closed_sample() -> None:
+def test_case_05_no_bound_lies_after_the_newest_closed_sample() -> None:
     run = loop(gaining())
     while not run.status.trials:
         decided = run.step()

@@ -69,7 +69,7 @@ def test_no_traffic_is_said_as_such_and_starts_nothing() -> None:
     assert not run.experiments
 
 
-def test_case_7_metrics_that_appear_later_count_from_then_on() -> None:
+def test_case_07_metrics_that_appear_later_count_from_then_on() -> None:
     run = loop(gaining())
     for agent in run.pool.agents.values():
         agent.missing = Missing(reason=MissingReason.NO_DATA, message="empty")
@@ -149,7 +149,7 @@ def test_one_agent_alone_is_too_few() -> None:
     assert run.all_run(START)
 
 
-def test_case_4_agents_that_answer_later_are_taken_without_a_restart() -> None:
+def test_case_04_agents_that_answer_later_are_taken_without_a_restart() -> None:
     run = loop(gaining())
     for agent in run.pool.agents.values():
         agent.down = True
