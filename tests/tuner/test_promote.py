@@ -35,6 +35,14 @@ def test_a_winner_that_an_agent_does_not_take_is_taken_back_at_the_deadline() ->
     assert run.status.incumbent == START and not run.exposed()
 
 
+def test_a_control_plane_that_was_away_for_the_whole_ramp_does_not_count_against_the_winner() -> None:
+    run = experimenting(Phase.PROMOTING)
+    run.away(3600.0)
+    run.until_ended()
+    assert run.outcome() == "Inconclusive(NoData)"
+    assert run.all_run(START)
+
+
 def test_a_dead_node_outside_the_arms_does_not_stop_a_promotion() -> None:
     run = loop(gaining(), agents=8)
     dead = run.pool.names()[-1]

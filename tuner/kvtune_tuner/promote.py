@@ -119,6 +119,9 @@ def promoting(draft: Draft) -> Draft:
     record = draft.live.status
     open_ = [name for name in targets if not _runs_candidate(draft, name) and not _is_lost(draft, name)]
     if open_:
+        if draft.now_s > record.deadline and set(open_) == set(targets):
+            text = "nobody runs the winner at the deadline: it was not pushed, or taken by no agent"
+            return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, text)
         if draft.now_s > record.deadline:
             text = f"{len(open_)} agents did not take the winner in time: {', '.join(open_[:5])}"
             return ended(draft, Outcome.ROLLED_BACK, OutcomeReason.PROMOTION_FAILED, text)
