@@ -123,7 +123,7 @@ class Agent:
             await asyncio.to_thread(self._state.save, keep)
         except StateUnavailable as error:
             if wanted.candidate is None and wanted.incumbent == self._held.incumbent:
-                log.warning("fence not saved", extra={"error": str(error)})
+                log.warning("fence not saved", extra={"agent": self.name, "error": str(error)})
                 return None
             return Refused(status=503, reason=STATE_UNAVAILABLE, message=f"{error}; nothing has changed")
         self._kept = keep
@@ -132,7 +132,7 @@ class Agent:
     def _lapse(self) -> None:
         held = lapsed(self._held, self.clock.monotonic())
         if held is not self._held:
-            log.warning("lease lapsed", extra={"generation": held.fence.generation})
+            log.warning("lease lapsed", extra=self._where(held))
             self._put_in_force(held)
 
     def _put_in_force(self, held: Held) -> None:
@@ -140,7 +140,11 @@ class Agent:
         if held.config != before.config:
             self.engine.apply(held.config)
             role = Role.INCUMBENT if held.candidate is None else Role.CANDIDATE
-            log.info("configuration changed", extra={"role": role, "generation": held.fence.generation})
+            log.info("configuration changed", extra={**self._where(held), "role": role})
+
+    def _where(self, held: Held) -> dict[str, object]:
+        """Fields of every log line about what is held: several agents may share a terminal."""
+        return {"agent": self.name, "generation": held.fence.generation}
 
 
 def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
@@ -155,6 +159,9 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
         held = restored(kept) if kept is not None else Held(incumbent=settings.config)
         if kept is not None:
             _run_restored(engine, held, state)
+            log.info(
+                "incumbent restored", extra={"agent": settings.name, "generation": held.fence.generation}
+            )
     except BaseException:
         state.close()
         raise
@@ -174,7 +181,6 @@ def _run_restored(engine: Engine, held: Held, state: StateDir) -> None:
     except SpecError as error:
         raise Corrupt(f"{state.file} line 1: the engine cannot run this incumbent: {error}") from error
     engine.apply(held.incumbent)
-    log.info("incumbent restored", extra={"generation": held.fence.generation})
 
 
 def token_file(settings: AgentSettings) -> TokenFile:
@@ -183,5 +189,5 @@ def token_file(settings: AgentSettings) -> TokenFile:
     try:
         tokens.read()
     except Unavailable as error:
-        log.warning("no token yet", extra={"error": str(error)})
+        log.warning("no token yet", extra={"agent": settings.name, "error": str(error)})
     return tokens

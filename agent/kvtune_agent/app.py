@@ -4,6 +4,7 @@ Called by serve.py and, in process, by tests. Reads need no token; every write d
 refused."""
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from kvtune_agent.agent import Agent
 from kvtune_agent.apply import Refused
@@ -34,6 +36,8 @@ from kvtune_agent.tokens import TokenFile
 from kvtune_api.codec import adapter, dump
 from kvtune_api.errors import SpecError, Unavailable
 from kvtune_api.wire import GRID_SECONDS, Push, Refusal, Report, Running
+
+log = logging.getLogger(__name__)
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": Refusal, "description": "No bearer token, or a wrong one."},
@@ -189,6 +193,12 @@ def _add_refusals(app: FastAPI) -> None:
         message = f"{request.method} {request.url.path}: {error.detail}"
         reason = Refuse.NOT_FOUND if error.status_code in (404, 405) else Refuse.INVALID
         return refusal(RefusedRequest(error.status_code, reason, message, headers=error.headers))
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, _error: ClientDisconnect) -> Response:
+        """Nothing was changed and nobody hears this answer; its status is nginx's for the same."""
+        log.debug("client left before its body was whole", extra={"path": request.url.path})
+        return Response(status_code=499)
 
 
 def _authorize(tokens: TokenFile, authorization: str | None) -> None:

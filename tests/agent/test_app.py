@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -376,3 +377,42 @@ def _references(value: Any) -> set[str]:
     if isinstance(value, list):
         return set().union(*(_references(item) for item in value))
     return set()
+
+
+async def test_a_client_that_leaves_while_its_body_is_read_is_one_quiet_line(
+    agent: Agent, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    app = create_app(agent, TokenFile(tmp_path / "token"))
+    half = {"type": "http.request", "body": b'{"role": ', "more_body": True}
+    arriving = [half, {"type": "http.disconnect"}]
+
+    async def receive() -> Any:
+        return arriving.pop(0)
+
+    async def send(_message: Any) -> None:
+        """Nobody hears it."""
+
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": "/v1/config",
+        "query_string": b"",
+        "headers": [(b"authorization", WRITE["authorization"].encode())],
+    }
+    await app(scope, receive, send)
+
+    ours = [record for record in caplog.records if record.name.startswith("kvtune_agent")]
+    assert [(record.levelname, record.exc_info) for record in ours] == [("DEBUG", None)]
+    assert agent.running().role is Role.INCUMBENT
+
+
+async def test_log_lines_about_what_is_held_name_the_agent(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="kvtune_agent")
+
+    await put(client)
+
+    said = [vars(record)["agent"] for record in caplog.records if record.msg == "configuration changed"]
+    assert said == ["a1"]

@@ -31,8 +31,12 @@ def command(folder: Path, *extra: str) -> list[str]:
 @contextmanager
 def running_agent(folder: Path, *extra: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """An agent process and a client of it, once it says that it listens."""
-    started = subprocess.Popen(command(folder, *extra), stdout=subprocess.PIPE, text=True)
-    with started as process:
+    with (
+        open(folder / "stderr", "w", encoding="utf-8") as errors,
+        subprocess.Popen(
+            command(folder, *extra), stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         try:
             said = process.stdout.readline()
@@ -92,6 +96,23 @@ def test_a_served_agent_takes_traffic_on_its_scaled_clock_and_lets_a_lease_lapse
         assert (told.config, told.lease_lapses) == (START, 1)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == ExitCode.OK
+
+
+def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_traceback(tmp_path: Path) -> None:
+    with running_agent(tmp_path) as (process, client):
+        address = (client.base_url.host, client.base_url.port)
+        for path in ("PUT /v1/config", "POST /v1/replay"):
+            with socket.create_connection(address) as raw:
+                head = f"{path} HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer {TOKEN}\r\n"
+                raw.sendall(head.encode() + b"content-length: 999\r\nexpect: 100-continue\r\n\r\n")
+                assert raw.recv(100).startswith(b"HTTP/1.1 100"), "the body is being read"
+        assert client.get("/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == ExitCode.OK
+
+    said = (tmp_path / "stderr").read_text()
+    assert "Traceback" not in said
+    assert "Exception" not in said
 
 
 def refused_start(folder: Path, *extra: str) -> tuple[int, str]:
