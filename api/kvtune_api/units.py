@@ -14,8 +14,14 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 DURATION_MAX_LENGTH = 20
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$"
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
 QUANTITY_MAX_LENGTH = 32
+LARGEST_BYTES = 2.0**60
+"""1 EiB: no tier is larger, and sums of sizes stay exact enough."""
+
+LARGEST_SECONDS = 1e9
+"""Some 30 years: times plus durations stay dates."""
+
 
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
@@ -31,6 +37,8 @@ class _Written(str):
     pattern: str
     max_length: int
     example: str
+    largest: float
+    limit: str
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -53,7 +61,19 @@ class _Written(str):
                 "'{value}' is not a {name} such as {example}",
                 {"value": value, "name": cls.__name__.lower(), "example": cls.example},
             )
-        return cls(value)
+        written = cls(value)
+        if written.worth > cls.largest:
+            raise PydanticCustomError(
+                "written_size",
+                "'{value}' is more than the largest {name} allowed, {limit}",
+                {"value": value, "name": cls.__name__.lower(), "limit": cls.limit},
+            )
+        return written
+
+    @property
+    def worth(self) -> float:
+        """The value in base units."""
+        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -75,6 +95,13 @@ class Duration(_Written):
     pattern = DURATION_PATTERN
     max_length = DURATION_MAX_LENGTH
     example = "'90s', '5m' or '320ms'"
+    largest = LARGEST_SECONDS
+    limit = "1000000000s"
+
+    @property
+    def worth(self) -> float:
+        """The length in seconds."""
+        return self.seconds
 
     @property
     def seconds(self) -> float:
@@ -97,6 +124,13 @@ class Quantity(_Written):
     pattern = QUANTITY_PATTERN
     max_length = QUANTITY_MAX_LENGTH
     example = "'8Gi' or '512Mi'"
+    largest = LARGEST_BYTES
+    limit = "1Ei"
+
+    @property
+    def worth(self) -> float:
+        """The size in bytes."""
+        return self.bytes
 
     @property
     def bytes(self) -> float:

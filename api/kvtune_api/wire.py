@@ -15,7 +15,16 @@ from kvtune_api.knobs import CacheConfig, Knob
 GRID_SECONDS = 5
 """Agents keep their counters at every multiple of this; window bounds lie on it."""
 
-Count = Annotated[float, Field(ge=0)]
+LARGEST_COUNT = 1e18
+"""No counter of an engine comes near; sums over a pool stay finite."""
+
+LARGEST_INTEGER = 2**53
+"""The largest integer that every JSON reader takes exactly."""
+
+Count = Annotated[float, Field(ge=0, le=LARGEST_COUNT)]
+Sequence = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
+"""Engine seconds."""
 
 
 class Role(StrEnum):
@@ -32,10 +41,10 @@ class Push:
     role: Role
     """candidate (under a lease) or incumbent (kept until replaced)."""
 
-    generation: Annotated[int, Field(ge=0)]
+    generation: Sequence
     """Number of this assignment; grows with every change under one token and policy."""
 
-    token: Annotated[int, Field(ge=0)]
+    token: Sequence
     """Fencing token of the control plane that sends this; a lower one than the agent has seen is refused."""
 
     policy_uid: Annotated[str, Field(min_length=1, max_length=64)]
@@ -65,13 +74,13 @@ class Running:
     incumbent: CacheConfig
     """What it returns to when a candidate's lease ends (equal to `config` for role incumbent)."""
 
-    generation: int = 0
-    token: int = 0
+    generation: Sequence = 0
+    token: Sequence = 0
     policy_uid: str = ""
-    lease_remaining_seconds: float | None = None
+    lease_remaining_seconds: Annotated[float, Field(le=1e9)] | None = None
     """Wall seconds left of a candidate's lease."""
 
-    lease_lapses: int = 0
+    lease_lapses: Sequence = 0
     """How many candidate leases ran out at this agent since it started."""
 
 
@@ -98,10 +107,10 @@ class Histogram:
 class Counters:
     """An engine's counters at one moment; None is a counter that this engine does not keep."""
 
-    at: float
+    at: Moment
     """The moment, engine seconds."""
 
-    started_at: float
+    started_at: Moment
     """When the counting process started, engine seconds; another value means that the counters began anew."""
 
     requests: Count | None = None
@@ -157,7 +166,7 @@ class KnobSupport:
 class Load:
     """Figures for matching agents into pairs, over the last minutes; None: too little traffic to say."""
 
-    span_seconds: float
+    span_seconds: Moment
     request_rate: Count | None = None
     hit_rate: Annotated[float, Field(ge=0, le=1)] | None = None
 
@@ -169,10 +178,10 @@ class Report:
     agent: Annotated[str, Field(min_length=1, max_length=253)]
     version: str
     engine: str
-    clock: float
+    clock: Moment
     """The agent's engine clock when it answered."""
 
-    started_at: float
+    started_at: Moment
     running: Running
     supports: tuple[KnobSupport, ...]
     geometry: Geometry | None = None

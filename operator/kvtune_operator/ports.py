@@ -96,7 +96,7 @@ class Objects(Protocol):
         ...
 
     async def put_experiment(self, experiment: KVCacheExperiment) -> KVCacheExperiment:
-        """Create or replace an experiment; raise `Conflict` when it was written since it was read."""
+        """Create or replace an experiment; raise `Conflict` on a stale reading or another spec."""
         ...
 
     async def experiments(self, policy: str) -> tuple[str, ...]:

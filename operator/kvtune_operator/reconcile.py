@@ -234,18 +234,21 @@ class Reconciler:
     async def _act(self, gathered: Gathered, decided: Plan) -> None:
         """Write first, tell agents after, then events and commands."""
         policy = gathered.seen.policy
-        if decided.experiment is not None:
-            await self._put_experiment(decided.experiment)
+        kept_another = decided.experiment is not None and await self._put_experiment(decided.experiment)
         if decided.status != policy.status:
             policy = await self._objects.put_policy_status(policy, decided.status)
-        refused = await self._push(decided) if decided.pushes else ()
+        refused = await self._push(decided) if decided.pushes and not kept_another else ()
         if events := (*decided.events, *refused):
             await self._events.record(policy, events, gathered.seen.now)
         if decided.done:
             await self._objects.forget(decided.done)
 
-    async def _put_experiment(self, experiment: KVCacheExperiment) -> None:
-        """Write the experiment. One that no status ever named is taken over: nobody saw it."""
+    async def _put_experiment(self, experiment: KVCacheExperiment) -> bool:
+        """Write the experiment; True when one of this name is kept instead, which no status ever named.
+
+        A writer killed between experiment and status left it. It stays as it is, for a spec never changes,
+        and the next tick goes on with it; nothing of this plan is pushed.
+        """
         try:
             await self._objects.put_experiment(experiment)
         except Conflict:
@@ -254,9 +257,8 @@ class Reconciler:
             left_behind = await self._objects.experiment(experiment.metadata.name)
             if left_behind is None or left_behind.status.outcome is not None:
                 raise
-            version = left_behind.metadata.resource_version
-            metadata = replace(experiment.metadata, resource_version=version, uid=left_behind.metadata.uid)
-            await self._objects.put_experiment(replace(experiment, metadata=metadata))
+            return True
+        return False
 
     async def _push(self, decided: Plan) -> tuple[Event, ...]:
         """Tell the agents. What they refuse is an event, once as long as it stays the same."""

@@ -148,6 +148,16 @@ async def test_an_experiment_is_replaced_only_by_a_writer_who_has_read_it(store:
     assert await store.objects.experiment("chat-1") == second
 
 
+async def test_the_spec_of_an_experiment_never_changes(store: Store) -> None:
+    stored = await store.objects.put_experiment(experiment())
+    other = replace(stored, spec=replace(stored.spec, seed=stored.spec.seed + 1))
+
+    with pytest.raises(Conflict, match="its spec never changes"):
+        await store.objects.put_experiment(other)
+
+    assert await store.objects.experiment(stored.metadata.name) == stored
+
+
 async def test_an_experiment_that_was_read_before_but_never_existed_is_a_conflict(store: Store) -> None:
     ghost = experiment()
     ghost = replace(ghost, metadata=replace(ghost.metadata, resource_version="3"))

@@ -74,6 +74,8 @@ class FakeObjects(Objects):
         version = held.metadata.resource_version if held else None
         if version != experiment.metadata.resource_version:
             raise Conflict(f"experiment {experiment.metadata.name}: was written by somebody else")
+        if held is not None and held.spec != experiment.spec:
+            raise Conflict(f"experiment {experiment.metadata.name}: its spec never changes")
         stored = replace(experiment, metadata=self._next(experiment.metadata))
         self._experiments[experiment.metadata.name] = stored
         return stored

@@ -140,6 +140,8 @@ class FileObjects(Objects):
         version = held.metadata.resource_version if held else None
         if version != experiment.metadata.resource_version:
             raise _conflict(f"experiment {name}", experiment.metadata, version)
+        if held is not None and held.spec != experiment.spec:
+            raise Conflict(f"experiment {name}: its spec never changes")
         stored = replace(experiment, metadata=_next_version(experiment.metadata))
         write(path, stored)
         if name not in self._known:
