@@ -224,7 +224,7 @@ def test_the_order_of_a_user_keeps_to_bounds_and_steps() -> None:
     run = loop(gaining())
     run.wish(Verb.TRY, config=CacheConfig(cache_ttl=Duration("600s")))
     run.step()
-    assert not run.wishes and "larger step" in run.told(Reason.NOT_AVAILABLE)[0]
+    assert not run.wishes and "largest step" in run.told(Reason.NOT_AVAILABLE)[0]
 
 
 def _tried_out(run: Loop) -> bool:

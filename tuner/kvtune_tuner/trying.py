@@ -8,11 +8,11 @@ from kvtune_api.names import Reason
 from kvtune_api.policy import KVCachePolicy, Mode
 from kvtune_tuner.begin import USER, considered, held, resting, started
 from kvtune_tuner.candidate import with_prediction
-from kvtune_tuner.configs import same_config
+from kvtune_tuner.configs import same_config, same_value
 from kvtune_tuner.draft import Draft, with_warning
 from kvtune_tuner.model import Command
 from kvtune_tuner.proposal import Candidate
-from kvtune_tuner.space import Space, space_of, step_box
+from kvtune_tuner.space import Axis, Side, Space, space_of, step_box
 
 
 def is_tried(draft: Draft, wish: Command) -> bool:
@@ -52,18 +52,54 @@ def tried(draft: Draft, wish: Command) -> Draft:
 def asked_in_vain(policy: KVCachePolicy, asked: CacheConfig) -> str | None:
     """Why a policy can never try this from its present incumbent; None while it may."""
     incumbent = policy.status.incumbent if policy.status else None
-    if incumbent is None:
+    space = space_of(policy.spec, frozenset(Knob))
+    if incumbent is None or space.problem(incumbent) is not None:
         return None
-    return out_of_reach(space_of(policy.spec, frozenset(Knob)), incumbent, _wanted(incumbent, asked))
+    return out_of_reach(space, incumbent, _wanted(incumbent, asked))
 
 
 def out_of_reach(space: Space, incumbent: CacheConfig, wanted: CacheConfig) -> str | None:
-    """Why no experiment may go from the incumbent to what is wanted; None where one may."""
+    """Why no experiment may go from the incumbent to what is wanted, knob by knob; None where one may.
+
+    Raises ValueError where nothing can be proposed around the incumbent (`Space.problem`).
+    """
     if same_config(incumbent, wanted):
         return "this is what the incumbent is"
-    if step_box(space, incumbent).holds(wanted):
+    box = step_box(space, incumbent)
+    if box.holds(wanted):
         return None
-    return f"{_change(incumbent, wanted)} is outside the bounds or a larger step than the policy allows"
+    values, before = point(wanted), point(incumbent)
+    beyond = [
+        _beyond(axis, side, values[axis.knob])
+        for axis, side in zip(space.axes, box.sides, strict=True)
+        if not (same_value(values[axis.knob], side.current) or side.low <= values[axis.knob] <= side.high)
+    ]
+    strange = [
+        _not_tuned(space, knob)
+        for knob, value in values.items()
+        if knob not in space.knobs and value != before.get(knob)
+    ]
+    return "; ".join([*beyond, *strange])
+
+
+def _beyond(axis: Axis, side: Side, value: float) -> str:
+    """Which limit of a knob a value breaks."""
+
+    def shown(one: float) -> str:
+        return written(axis.knob, one)
+
+    if not axis.low <= value <= axis.high:
+        return f"{axis.knob}: {shown(value)} is outside {shown(axis.low)} to {shown(axis.high)}"
+    step = f"the largest step x{axis.largest_step:g} from {shown(side.current)}"
+    if value > side.high:
+        return f"{axis.knob}: {shown(value)} is above {step} (at most {shown(side.high)})"
+    return f"{axis.knob}: {shown(value)} is below {step} (at least {shown(side.low)})"
+
+
+def _not_tuned(space: Space, knob: Knob) -> str:
+    if knob in space.left_out:
+        return f"{knob}: not every agent can change it live"
+    return f"{knob}: is not among the knobs of the policy"
 
 
 def _change(incumbent: CacheConfig, wanted: CacheConfig) -> str:
