@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvtune_cli.clock import ORIGIN_HELP
 from kvtune_cli.knob_options import config_from_options
 from kvtune_cli.output import say
 from kvtune_cli.token import TOKEN_FILE
@@ -21,7 +22,7 @@ def agent(
     port: Annotated[int, typer.Option("--port", help="0: a free one, written to STATE_DIR/port.")] = 0,
     engine: Annotated[str, typer.Option("--engine", help="replay.")] = "replay",
     preset: Annotated[str, typer.Option("--preset", help="Constants of the replay engine.")] = "h100-llama8b",
-    origin: Annotated[float, typer.Option("--origin", help="Unix second of scaled = wall time.")] = 0.0,
+    origin: Annotated[float, typer.Option("--origin", help=ORIGIN_HELP)] = 0.0,
     speed: Annotated[float, typer.Option("--speed", help="Engine seconds per second.")] = 1.0,
     keep_seconds: Annotated[
         float | None, typer.Option("--keep-seconds", help="Engine seconds for which counters are kept.")

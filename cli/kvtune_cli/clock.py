@@ -3,6 +3,9 @@
 import time
 from datetime import UTC, datetime
 
+ORIGIN_HELP = "Unix second at which the scaled clock and wall time agree; leave it out for real time."
+"""What `--origin` is, for every command that has a clock."""
+
 
 def now() -> datetime:
     """The time, aware."""

@@ -25,7 +25,7 @@ MEANINGS = {
     ExitCode.DIFFERENT: "replay found a difference",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.INVALID: "a policy or a setting is invalid (every problem is printed)",
-    ExitCode.UNAVAILABLE: "a disk, a file, a port or a running control plane is not there",
+    ExitCode.UNAVAILABLE: "a disk, a file (also -f), a port or a control plane is not there",
     ExitCode.LOCKED: "another control plane holds the state directory",
     ExitCode.CORRUPT: "a stored file is damaged (the line is printed)",
     ExitCode.FENCED: "a newer control plane has taken over the agents",

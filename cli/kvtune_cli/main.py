@@ -6,7 +6,7 @@ No traceback ever reaches a user unless they ask for it with --debug.
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +23,25 @@ from kvtune_cli.token import token
 from kvtune_cli.trying import try_config
 from kvtune_cli.up import up
 from kvtune_cli.validate import validate
-from kvtune_cli.version import version
+from kvtune_cli.version import show_version, version
 from kvtune_cli.wishes import abort, approve, pause, resume
 
-COMMANDS = (demo, up, agent, validate, status, abort, pause, resume, approve, replay, token, version)
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "demo": demo,
+    "up": up,
+    "agent": agent,
+    "validate": validate,
+    "status": status,
+    "try": try_config,
+    "approve": approve,
+    "abort": abort,
+    "pause": pause,
+    "resume": resume,
+    "replay": replay,
+    "token": token,
+    "version": version,
+}
+"""Every subcommand, in the order of `kvtune --help`."""
 
 
 def build() -> typer.Typer:
@@ -40,14 +55,16 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_global_options)
-    for command in COMMANDS:
-        app.command()(command)
-    app.command("try")(try_config)
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
     return app
 
 
 def _global_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unknown error.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Tune the KV caches of LLM fleets by valid online experiments.
 

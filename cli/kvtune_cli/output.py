@@ -6,6 +6,7 @@ from typing import Any
 
 from kvtune_api.codec import finite
 from kvtune_api.errors import KvtuneError, Problem, SpecError
+from kvtune_cli.policies import InvalidPolicy
 
 
 def say(text: str) -> None:
@@ -27,10 +28,11 @@ def say_json(data: Any) -> None:
 
 def tell_error(error: KvtuneError) -> None:
     """An error: one line, or one line for each problem of a document."""
+    who = f"kvtune: {error.file}" if isinstance(error, InvalidPolicy) else "kvtune"
     if not isinstance(error, SpecError) or len(error.problems) == 1:
-        tell(f"kvtune: {one_line(str(error))}")
+        tell(f"{who}: {one_line(str(error))}")
         return
-    tell(f"kvtune: {len(error.problems)} problems")
+    tell(f"{who}: {len(error.problems)} problems")
     for problem in error.problems:
         tell(f"  {one_line(str(problem))}")
 

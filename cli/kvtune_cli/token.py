@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kvtune_cli.output import say
+from kvtune_cli.exits import ExitCode
+from kvtune_cli.output import say, tell
 
 TOKEN_FILE = Path(".kvtune/token")
 
@@ -25,8 +26,9 @@ def token(
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise typer.BadParameter(f"{file}: exists already and is not replaced") from error
+    except FileExistsError:
+        tell(f"kvtune: {file}: exists already and is kept")
+        raise typer.Exit(ExitCode.USAGE) from None
     except OSError as error:
         raise Unavailable(f"{file}: {error.strerror or error}") from error
     with os.fdopen(handle, "w", encoding="ascii") as opened:

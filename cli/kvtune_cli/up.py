@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtune_cli.clock import ORIGIN_HELP
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.output import one_line, tell
 from kvtune_cli.token import TOKEN_FILE
@@ -34,7 +35,7 @@ def up(
     ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Authorities for https agents.")] = None,
     tick: Annotated[float, typer.Option("--tick", help="Seconds between steps (scaled).")] = 5.0,
     http_timeout: Annotated[float, typer.Option("--http-timeout", help="Seconds for an answer.")] = 2.0,
-    origin: Annotated[float, typer.Option("--origin", help="Unix second of scaled = wall time.")] = 0.0,
+    origin: Annotated[float, typer.Option("--origin", help=ORIGIN_HELP)] = 0.0,
     speed: Annotated[float, typer.Option("--speed", help="Scaled seconds per second.")] = 1.0,
     ends_at: Annotated[
         datetime | None, typer.Option("--ends-at", help="Scaled UTC time by which experiments must end.")
@@ -51,11 +52,11 @@ def up(
     from datetime import UTC
 
     from kvtune_cli.logs import log_to_stderr
-    from kvtune_operator.documents import read_policy
+    from kvtune_cli.policies import policy_of
     from kvtune_operator.settings import Settings
 
     _check_level(log_level)
-    policy = read_policy(file)
+    policy = policy_of(file)
     settings = Settings(
         state_dir=state_dir,
         token_file=_token_file(token_file, state_dir),

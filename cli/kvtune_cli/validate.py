@@ -18,13 +18,13 @@ def validate(
     Example: kvtune validate -f examples/chat.yaml
     """
     from kvtune_api.errors import Problem, SpecError
+    from kvtune_cli.policies import policy_of
     from kvtune_operator.advice import advice
-    from kvtune_operator.documents import read_policy
 
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     try:
-        warnings = advice(read_policy(file))
+        warnings = advice(policy_of(file))
     except SpecError as error:
         problems = error.problems
     if as_json:

@@ -7,6 +7,13 @@ import typer
 from kvtune_cli.output import say, say_json
 
 
+def show_version(asked: bool) -> None:
+    """Print the version and end, where `--version` is given."""
+    if asked:
+        version()
+        raise typer.Exit
+
+
 def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print the version of kvtune, of its API and of Python.
 

@@ -155,13 +155,17 @@ def test_problems_and_warnings_as_json(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_a_policy_file_that_is_not_there(capsys: Capture) -> None:
-    assert kvtune("validate", "-f", "none.yaml") == ExitCode.INVALID
-    assert "none.yaml: No such file or directory" in capsys.readouterr().out
+    for command in ("validate", "up", "demo"):
+        assert kvtune(command, "-f", "none.yaml") == ExitCode.UNAVAILABLE
+        assert capsys.readouterr().err == "kvtune: none.yaml: No such file or directory\n"
 
 
 def test_the_version_as_text_and_json(capsys: Capture) -> None:
     assert kvtune("version") == ExitCode.OK
-    assert capsys.readouterr().out.startswith("kvtune ")
+    told = capsys.readouterr().out
+    assert told.startswith("kvtune ")
+    assert kvtune("--version") == ExitCode.OK
+    assert capsys.readouterr().out == told
     assert kvtune("version", "--json") == ExitCode.OK
     assert as_json(capsys)["api"] == "kvtune.dev/v1alpha1"
 
@@ -175,6 +179,7 @@ def test_a_token_file_is_made_once_and_only_its_owner_reads_it(capsys: Capture, 
     assert len(secret.strip()) >= 32
     assert secret.strip() not in capsys.readouterr().out
     assert kvtune("token", "--file", path) == ExitCode.USAGE
+    assert capsys.readouterr().err == f"kvtune: {path}: exists already and is kept\n"
     assert path.read_text() == secret
 
 
@@ -363,11 +368,15 @@ def test_up_without_a_token_file_says_how_to_make_one(tmp_path: Path, capsys: Ca
     assert f"kvtune token --file {tmp_path / 'token'}" in capsys.readouterr().err
 
 
-def test_up_with_an_invalid_policy_tells_every_problem(tmp_path: Path, capsys: Capture) -> None:
-    code = kvtune("up", "-f", EXAMPLES / "invalid.yaml", "--state-dir", tmp_path)
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_an_invalid_policy_is_named_with_every_problem(tmp_path: Path, capsys: Capture, command: str) -> None:
+    folder = {"up": "--state-dir", "demo": "--dir"}[command]
+    code = kvtune(command, "-f", EXAMPLES / "invalid.yaml", folder, tmp_path)
 
     assert code == ExitCode.INVALID
-    assert len(capsys.readouterr().err.splitlines()) == 11
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == f"kvtune: {EXAMPLES / 'invalid.yaml'}: 10 problems"
+    assert len(others) == 10
 
 
 def test_up_with_wrong_settings_tells_every_problem(tmp_path: Path, capsys: Capture) -> None:

@@ -20,7 +20,7 @@ TRACE_TTFT_LIMIT = "2500ms"
 
 def demo_policy(options: DemoOptions) -> KVCachePolicy:
     """The policy of a run: the given file, or the demo's own with the run's strategy and lengths."""
-    from kvtune_operator.documents import read_policy
+    from kvtune_cli.policies import policy_of
 
     path = options.policy
     if path is None:
@@ -29,7 +29,7 @@ def demo_policy(options: DemoOptions) -> KVCachePolicy:
 
             policy = parse(KVCachePolicy, yaml.safe_load(file))
     else:
-        policy = read_policy(path)
+        policy = policy_of(path)
     spec = policy.spec
     if options.strategy != "auto" or path is None:
         spec = replace(spec, strategy=Strategy(STRATEGIES[options.strategy]))
