@@ -159,7 +159,7 @@ def test_ctrl_c_restores_every_agent_and_says_so(tmp_path: Path) -> None:
         assert demo.running.code() == 130
 
         assert "interrupted: agents return to their incumbents first" in demo.running.err
-        assert "interrupted: every agent runs its incumbent" in demo.running.err
+        assert "\nevery agent runs its incumbent" in demo.running.err
         assert processes_with(str(tmp_path)) == []
         for number in range(1, 5):
             kept = demo.run / f"agent-{number}" / FILE_NAME

@@ -77,7 +77,7 @@ def demo(
         restored = (
             "every agent runs its incumbent" if end.restored else "NOT every agent was seen on its incumbent"
         )
-        tell(f"interrupted: {restored}")
+        tell(restored)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except asyncio.CancelledError:
         tell("stopped before all agents confirmed; candidates end with their lease")

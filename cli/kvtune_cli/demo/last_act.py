@@ -15,7 +15,7 @@ from kvtune_api.ranges import QuantityRange
 from kvtune_api.wire import Report, Role
 from kvtune_cli.clock import monotonic, unix_milliseconds
 from kvtune_cli.demo.fleet import Fleet, start_control_plane
-from kvtune_cli.demo.screen import shown
+from kvtune_cli.demo.screen import named
 from kvtune_cli.demo.watching import Picture, Watcher
 from kvtune_operator.statedir import StateDir, Wish, leave
 from kvtune_tuner.model import Verb
@@ -34,8 +34,8 @@ class LastAct:
     """What the last act showed; None where it could not be shown in time."""
 
     bad_candidate: CacheConfig
-    outcome: str
-    """How the bad candidate's experiment ended."""
+    outcome: str | None
+    """How the bad candidate's experiment ended; None when that was not seen in time."""
 
     breaker_scaled_seconds: float | None
     """From the first agent's switch to the breaker."""
@@ -45,6 +45,12 @@ class LastAct:
 
     home_after_wall_seconds: float | None
     """From the kill until every agent was on its incumbent again."""
+
+    bad_state: str = ""
+    """What the bad candidate's experiment was doing when its time was over."""
+
+    gentle_state: str = ""
+    """What the control plane was doing when it was killed."""
 
 
 Show = Callable[[Picture, str], None]
@@ -58,7 +64,7 @@ async def play_last_act(fleet: Fleet, watcher: Watcher, show: Show, say: Say, st
     incumbent = status.incumbent if status and status.incumbent else CacheConfig()
     host = picture.policy.spec.knobs.tiers.host_memory if picture.policy else None
     bad, gentle = resized(incumbent, host, 0.25), resized(incumbent, host, 1.1)
-    say(f"last act: a deliberately bad candidate, a quarter of the host tier: {shown(bad)}")
+    say(f"last act: a deliberately bad candidate, a quarter of the host tier: {named(bad)}")
     for wanted in (bad, gentle):
         leave(
             StateDir(fleet.state_dir),
@@ -85,10 +91,12 @@ async def play_last_act(fleet: Fleet, watcher: Watcher, show: Show, say: Say, st
         say(f"every agent is back on its incumbent by itself {took:.1f} s after the kill: leases ended")
     return LastAct(
         bad_candidate=bad,
-        outcome="not ended in time" if end is None else f"{end.status.outcome}({end.status.reason})",
+        outcome=None if end is None else f"{end.status.outcome}({end.status.reason})",
         breaker_scaled_seconds=_breaker_seconds(end),
         killed_with_candidates=exposed,
         home_after_wall_seconds=took,
+        bad_state=_state(tripped),
+        gentle_state=_state(live),
     )
 
 
@@ -119,6 +127,15 @@ def resized(incumbent: CacheConfig, bounds: QuantityRange | None, factor: float)
     if wanted > bounds.max.bytes:
         wanted = size / step
     return config({Knob.HOST_MEMORY: max(wanted, bounds.min.bytes)})
+
+
+def _state(picture: Picture) -> str:
+    """What the control plane is doing, for a sentence about what was not seen."""
+    status = picture.policy.status if picture.policy else None
+    doing = ": ".join(filter(None, (status.phase, status.waiting_for))) if status else "starting"
+    if (running := picture.experiment) is None:
+        return f"no experiment was running ({doing})"
+    return f"{running.metadata.name} was running on {_exposed(picture)} agents ({doing})"
 
 
 def _new_end(picture: Picture, known: set[str]) -> KVCacheExperiment | None:

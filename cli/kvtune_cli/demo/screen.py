@@ -10,19 +10,43 @@ from rich.text import Text
 
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, Knob, point, written
-from kvtune_api.policy import PolicySpec
 from kvtune_api.wire import Report, Role
+from kvtune_cli.demo.lag import behind
 from kvtune_cli.demo.options import DemoOptions
 from kvtune_cli.demo.watching import Figures, Picture
 
+ROWS_BESIDE_AGENTS = 38
+"""Rows of a terminal that the full screen needs beside a row for each agent; with fewer it is compact."""
 
-def screen(picture: Picture, options: DemoOptions, title: str) -> RenderableType:
-    """The whole screen."""
-    parts: list[RenderableType] = [_head(picture, options)]
+EVENTS, EVENTS_COMPACT = 5, 3
+
+LABELS = {Knob.CACHE_TTL: "TTL", Knob.EVICTION_RATIO: "ratio", Knob.HOST_MEMORY: "host memory"}
+"""Short names of the knobs, for columns and sentences."""
+
+FIGURE_LABELS = ("Y", "hit rate", "TTFT share")
+
+
+def screen(picture: Picture, options: DemoOptions, title: str, *, rows: int) -> RenderableType:
+    """The whole screen; compact, for 24 rows of 80 columns, where the terminal has few rows."""
+    if rows < ROWS_BESIDE_AGENTS + options.agents:
+        body = _compact(picture, options)
+    else:
+        body = _full(picture, options)
+    return Panel(Group(*body), title=title, border_style="cyan")
+
+
+def _full(picture: Picture, options: DemoOptions) -> list[RenderableType]:
+    parts: list[RenderableType] = [_head(picture, options, no_wrap=False)]
     if picture.experiment is not None:
         parts.append(_experiment(picture, picture.experiment))
-    parts += [_agents(picture), _history(picture)]
-    return Panel(Group(*parts), title=title, border_style="cyan")
+    return [*parts, _agents(picture), _history(picture, EVENTS)]
+
+
+def _compact(picture: Picture, options: DemoOptions) -> list[RenderableType]:
+    parts: list[RenderableType] = [_head(picture, options, no_wrap=True)]
+    if picture.experiment is not None:
+        parts.append(_experiment_compact(picture, picture.experiment))
+    return [*parts, Text(agents_line(picture), no_wrap=True), _history(picture, EVENTS_COMPACT)]
 
 
 def line(picture: Picture) -> str:
@@ -40,16 +64,25 @@ def line(picture: Picture) -> str:
     return text
 
 
-def _head(picture: Picture, options: DemoOptions) -> RenderableType:
+def _head(picture: Picture, options: DemoOptions, *, no_wrap: bool) -> RenderableType:
     status = picture.policy.status if picture.policy else None
-    grid = Table.grid(padding=(0, 2))
-    total = options.scaled_seconds
-    clock = f"{picture.elapsed:,.0f} of {total:,.0f} scaled seconds ({options.speed:g}x)"
+    grid = _grid(no_wrap)
+    clock = f"{picture.elapsed:,.0f} of {options.scaled_seconds:,.0f} scaled seconds ({options.speed:g}x)"
     grid.add_row("time", clock)
     grid.add_row("phase", Text(str(status.phase) if status else "starting", style="bold"))
     grid.add_row("waits for", (status.waiting_for if status else "") or "-")
     if status and status.incumbent:
         grid.add_row("incumbent", shown(status.incumbent))
+    if picture.behind_scaled_seconds is None:
+        return grid
+    return Group(grid, Text(behind(picture.behind_scaled_seconds, options.speed), style="bold red"))
+
+
+def _grid(no_wrap: bool) -> Table:
+    """Two columns: a label and its value."""
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=no_wrap, overflow="ellipsis", ratio=1)
     return grid
 
 
@@ -59,30 +92,56 @@ def shown(config: CacheConfig) -> str:
     return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in Knob)
 
 
+def named(config: CacheConfig) -> str:
+    """The knobs that are set, each with its name, for a sentence."""
+    values = point(config)
+    return ", ".join(f"{LABELS[knob]} {brief(knob, values[knob])}" for knob in Knob if knob in values)
+
+
 def brief(knob: Knob, value: float) -> str:
     """A knob's value as short as people say it; sizes in GiB."""
     return f"{value / 2**30:.4g} GiB" if knob is Knob.HOST_MEMORY else written(knob, value)
 
 
 def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
-    spec, record = experiment.spec, experiment.status
-    table = Table(
-        title=f"{experiment.metadata.name} ({spec.strategy}): {spec.why}", expand=True, title_justify="left"
-    )
-    for heading in (
-        "",
-        *(str(knob) for knob in point(spec.incumbent)),
-        "Y",
-        "hit rate",
-        _limit(spec.policy_spec),
-    ):
-        table.add_column(heading, justify="left" if not heading else "right")
+    spec = experiment.spec
+    table = Table(title=_why(experiment), expand=True, title_justify="left")
+    _columns(table, spec.incumbent)
     table.add_row("incumbent", *_knobs(spec.incumbent), *_figures(picture.incumbent))
     table.add_row(
         "candidate", *_candidate_knobs(spec.incumbent, spec.candidate), *_figures(picture.candidate)
     )
+    evidence = _evidence(picture, experiment, no_wrap=False)
+    if spec.policy_spec.targets.ttft:
+        limit = spec.policy_spec.targets.ttft.limit
+        evidence.add_row("TTFT share", f"of requests, with a first token within {limit}")
+    return Group(table, evidence)
+
+
+def _experiment_compact(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
+    spec = experiment.spec
+    table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
+    _columns(table, spec.incumbent)
+    table.add_row("incumbent", *_knobs(spec.incumbent), *_figures(picture.incumbent))
+    table.add_row("candidate", *_knobs(spec.candidate), *_figures(picture.candidate))
+    why = Text(_why(experiment), no_wrap=True, overflow="ellipsis", style="italic")
+    return Group(why, table, _evidence(picture, experiment, no_wrap=True))
+
+
+def _why(experiment: KVCacheExperiment) -> str:
+    return f"{experiment.metadata.name} ({experiment.spec.strategy}): {experiment.spec.why}"
+
+
+def _columns(table: Table, incumbent: CacheConfig) -> None:
+    table.add_column("")
+    for heading in (*(LABELS[knob] for knob in point(incumbent)), *FIGURE_LABELS):
+        table.add_column(heading, justify="right")
+
+
+def _evidence(picture: Picture, experiment: KVCacheExperiment, *, no_wrap: bool) -> Table:
+    spec, record = experiment.spec, experiment.status
     seen = record.evidence
-    grid = Table.grid(padding=(0, 2))
+    grid = _grid(no_wrap)
     effect = "none yet" if seen.effect is None else f"{seen.effect:+.4f}"
     if seen.interval is not None:
         effect += f"  (between {seen.interval[0]:+.4f} and {seen.interval[1]:+.4f})"
@@ -96,17 +155,13 @@ def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableTy
     if record.estimated_end is not None:
         left = record.estimated_end - (picture.elapsed + _origin(picture))
         grid.add_row("estimated end", f"in about {max(left, 0):,.0f} scaled seconds")
-    return Group(table, grid)
+    return grid
 
 
 def _origin(picture: Picture) -> float:
     """Unix second of scaled second 0, from any agent's clock."""
     clocks = [r.clock for r in picture.agents.values() if isinstance(r, Report)]
     return max(clocks, default=picture.elapsed) - picture.elapsed
-
-
-def _limit(spec: PolicySpec) -> str:
-    return f"TTFT <= {spec.targets.ttft.limit}" if spec.targets.ttft else "TTFT"
 
 
 def _knobs(config: CacheConfig) -> list[str]:
@@ -163,6 +218,20 @@ def _agents(picture: Picture) -> RenderableType:
     return table
 
 
-def _history(picture: Picture) -> RenderableType:
-    lines = [f"{event.last:%H:%M:%S} {event.reason}: {event.message}" for event in picture.events[-5:]]
-    return Text("\n".join(text[:160] for text in lines) or "no events yet", style="dim")
+def agents_line(picture: Picture) -> str:
+    """All agents in one line: how many run what, and the shortest lease of a candidate."""
+    running = [report.running for report in picture.agents.values() if isinstance(report, Report)]
+    candidates = [seen for seen in running if seen.role is Role.CANDIDATE]
+    leases = [s.lease_remaining_seconds for s in candidates if s.lease_remaining_seconds is not None]
+    lease = f" (lease {min(leases):.1f} s)" if leases else ""
+    silent = len(picture.agents) - len(running)
+    return (
+        f"agents: {len(candidates)} candidate{lease}, {len(running) - len(candidates)} incumbent, "
+        f"{silent} silent"
+    )
+
+
+def _history(picture: Picture, most: int) -> RenderableType:
+    lines = [f"{event.last:%H:%M:%S} {event.reason}: {event.message}" for event in picture.events[-most:]]
+    text = "\n".join(" ".join(one.split()) for one in lines) or "no events yet"
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")

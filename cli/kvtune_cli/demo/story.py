@@ -1,7 +1,8 @@
 """The demo's acts in order: start, experiments, the last act, and the end that always restores everything."""
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -22,8 +23,9 @@ from kvtune_cli.demo.fleet import (
     start_driver,
     wait_for_prefill,
 )
+from kvtune_cli.demo.lag import behind
 from kvtune_cli.demo.last_act import LastAct, play_last_act
-from kvtune_cli.demo.options import DemoOptions
+from kvtune_cli.demo.options import PREFILL_SECONDS, DemoOptions
 from kvtune_cli.demo.policy import demo_policy, start_config, written
 from kvtune_cli.demo.processes import Child, Children
 from kvtune_cli.demo.screen import line, screen
@@ -37,6 +39,7 @@ FIGURES_SECONDS = 300.0
 """Figures before and after are of five scaled minutes each."""
 
 RESTORE_SECONDS = 30.0
+FEEDING_LINE_SECONDS = 5
 NOTHING_MORE = (Reason.NOTHING_TO_TRY, Reason.BUDGET, Reason.UNDERPOWERED, Reason.TOO_LONG)
 """Reasons for resting after which the demo has seen all it will see."""
 
@@ -61,6 +64,8 @@ class Told:
     """Whether every agent was seen on its incumbent at the end."""
 
     scaled_seconds: float
+    largest_lag_scaled_seconds: float | None = None
+    """How far the slowest agent was behind the scaled clock at worst; None when no agent had counters."""
 
 
 class Interrupted(Exception):
@@ -79,16 +84,26 @@ class Stage:
         self._console = console
         self._live = live
         self._last = ""
+        self._behind_said = 0.0
 
     def show(self, picture: Picture, title: str) -> None:
         """Show one picture."""
         if self._live is not None:
-            self._live.update(screen(picture, self._options, title))
+            rows = self._console.size.height
+            self._live.update(screen(picture, self._options, title, rows=rows))
             return
+        self._say_behind(picture.behind_scaled_seconds)
         text = line(picture)
         if text != self._last:
             self._last = text
             self.say(f"{picture.elapsed:8,.0f} s  {text}")
+
+    def _say_behind(self, seconds: float | None) -> None:
+        """Say that agents are behind: once, and again each time it has doubled."""
+        if seconds is None or seconds < 2 * self._behind_said:
+            return
+        self._behind_said = seconds
+        self.say(behind(seconds, self._options.speed))
 
     def say(self, text: str) -> None:
         """Say one sentence beside the picture."""
@@ -106,10 +121,10 @@ async def tell(options: DemoOptions, console: Console, stop: asyncio.Event) -> T
         fleet = new_fleet(options, children, written(policy))
         console.print(f"starting {options.agents} agents with the replay engine ...", highlight=False)
         fleet = replace(fleet, addresses=await start_agents(fleet, start))
-        console.print("feeding 1,200 scaled seconds of traffic ...", highlight=False)
-        driver = await start_driver(fleet)
-        plane = await start_control_plane(fleet, "control-plane", ends_at=_iso(fleet.end))
-        await wait_for_prefill(driver)
+        async with _feeding(options, console):
+            driver = await start_driver(fleet)
+            plane = await start_control_plane(fleet, "control-plane", ends_at=_iso(fleet.end))
+            await wait_for_prefill(driver)
         async with agent_ports(fleet.addresses, fleet.token_file) as (agents, metrics):
             watcher = Watcher(fleet, agents, metrics)
             play = _Play(
@@ -119,6 +134,30 @@ async def tell(options: DemoOptions, console: Console, stop: asyncio.Event) -> T
                 return await play.acts(Stage(options, console, None), stop)
             with Live(console=console, refresh_per_second=4, transient=True) as live:
                 return await play.acts(Stage(options, console, live), stop)
+
+
+@contextlib.asynccontextmanager
+async def _feeding(options: DemoOptions, console: Console) -> AsyncIterator[None]:
+    """Show how long the feeding has taken: a spinner on a terminal, else a line now and then."""
+    text = f"feeding {PREFILL_SECONDS:,.0f} scaled seconds of traffic ..."
+    begun = asyncio.get_running_loop().time()
+
+    async def tick_with(show: Callable[[str], None], every: int) -> None:
+        while True:
+            await asyncio.sleep(every)
+            show(f"{text} {asyncio.get_running_loop().time() - begun:.0f} s")
+
+    if not options.live:
+        console.print(text, highlight=False)
+    with console.status(text) if options.live else contextlib.nullcontext() as status:
+        if status is not None:
+            ticking = asyncio.create_task(tick_with(status.update, 1))
+        else:
+            ticking = asyncio.create_task(tick_with(console.print, FEEDING_LINE_SECONDS))
+        try:
+            yield
+        finally:
+            ticking.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +197,7 @@ class _Play:
             last_act=last,
             restored=await self._restored(),
             scaled_seconds=seconds,
+            largest_lag_scaled_seconds=self.watcher.largest_lag,
         )
 
     async def _figures(self, end: float) -> Figures:
@@ -171,7 +211,6 @@ class _Play:
             picture = await self.watcher.look()
             stage.show(picture, "kvtune demo")
             if stop.is_set():
-                stage.say("interrupted: restoring every agent to its incumbent ...")
                 await plane.end(seconds=RESTORE_SECONDS)
                 raise Interrupted(restored=await self._restored())
             if not plane.alive:

@@ -8,10 +8,11 @@ from rich.table import Table
 
 from kvtune_api.codec import dump
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.names import Outcome
+from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_cli.demo.best_static import BestStatic
-from kvtune_cli.demo.last_act import LastAct
-from kvtune_cli.demo.screen import shown
+from kvtune_cli.demo.lag import HINT_SECONDS, SHOWN_SECONDS, remedy, was_behind
+from kvtune_cli.demo.last_act import BREAKER_SECONDS, CANDIDATE_SECONDS, LEASE_SECONDS, LastAct
+from kvtune_cli.demo.screen import FIGURE_LABELS, named, shown
 from kvtune_cli.demo.story import Told
 from kvtune_cli.demo.watching import Figures
 from kvtune_tuner.replay import ReplayResult
@@ -22,7 +23,7 @@ def print_summary(
 ) -> None:
     """Print the table, the verdict of the replay and where the ledger is."""
     table = Table(title="kvtune demo", expand=False)
-    for heading in ("", "TTL / eviction ratio / host memory", "Y", "hit rate", "within limit", "outcome"):
+    for heading in ("", "TTL / ratio / host memory", *FIGURE_LABELS, "outcome"):
         table.add_column(heading, overflow="fold")
     table.add_row("start", shown(told.start), *_cells(told.before), "")
     for experiment in told.experiments:
@@ -34,43 +35,84 @@ def print_summary(
         )
     promoted = promoted_config(told)
     table.add_row("promoted" if promoted else "end", shown(promoted or told.start), *_cells(told.after), "")
-    if best is None:
-        table.add_row("best static", "not computed (--with-grid computes it)", "-", "-", "-", "")
-    else:
+    if best is not None:
         figures = Figures(
             objective=best.objective, hit_rate=best.hit_rate, within_limit=best.share_within_limit
         )
         table.add_row("best static", shown(best.config), *_cells(figures), f"of {best.points}")
     console.print(table)
-    if promoted is None:
-        console.print(
-            "No candidate was proven better in this run: every agent keeps the start configuration."
-        )
-    console.print(f"why it stopped: {told.resting}", highlight=False, markup=False, soft_wrap=True)
-    _print_last_act(console, told)
+    for text in _lines(told, replayed, best):
+        console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    # A folder in two pieces cannot be copied: the terminal folds it.
+    console.print(f"ledger: {ledger}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _lines(told: Told, replayed: list[ReplayResult], best: BestStatic | None) -> list[str]:
+    """What is said under the table, a sentence or two a line."""
+    lines = []
+    if (hint := slow_machine(told)) is not None:
+        lines.append(hint)
+    if best is None:
+        lines.append("best static value: not computed (--with-grid computes it)")
+    if promoted_config(told) is None:
+        lines.append("No candidate was proven better in this run: every agent keeps the start configuration.")
+    lines.append(f"why it stopped: {told.resting}")
+    if told.last_act is not None:
+        lines += [f"last act: {_bad(told.last_act)}", f"last act: {_kill(told.last_act)}"]
+    return [*lines, f"kvtune replay: {_replay(replayed)}"]
+
+
+def slow_machine(told: Told) -> str | None:
+    """The hint that the machine is too slow for the speed; None where nothing points to that."""
+    largest, speed = told.largest_lag_scaled_seconds, told.options.speed
+    if largest is not None and largest > HINT_SECONDS:
+        return was_behind(largest, speed)
+    empty = [e.metadata.name for e in told.experiments if e.status.reason is OutcomeReason.NO_DATA]
+    if not empty:
+        return None
+    without = f"{', '.join(empty)} ended without data"
+    if largest is None:
+        return f"{without}: no agent had counters; if this machine is busy, {remedy(speed)}"
+    if largest > SHOWN_SECONDS:
+        return f"{without}: {was_behind(largest, speed)}"
+    kept = f"agents were at most {largest:,.0f} scaled seconds behind"
+    return f"{without}, though {kept}; if this machine is busy, {remedy(speed)}"
+
+
+def _replay(replayed: list[ReplayResult]) -> str:
+    if differences := [text for result in replayed for text in result.differences]:
+        return f"differs: {differences}"
     verdicts = sum(result.verdicts for result in replayed)
-    differences = [text for result in replayed for text in result.differences]
-    console.print(
-        f"kvtune replay: {verdicts} verdicts equal" if not differences else f"replay differs: {differences}"
-    )
-    console.print(f"ledger: {ledger}", highlight=False, soft_wrap=True)
+    what = "a verdict is one look at the tests at a block's end"
+    return f"{verdicts} verdicts equal ({what})" if verdicts else f"no verdict to check ({what})"
 
 
-def _print_last_act(console: Console, told: Told) -> None:
-    act = told.last_act
-    if act is None:
-        return
+def _bad(act: LastAct) -> str:
+    """How the bad candidate ended, or that it was not seen to end, and why."""
+    candidate = f"the bad candidate ({named(act.bad_candidate)})"
+    if act.outcome is None:
+        return (
+            f"{candidate} was not seen to end within {BREAKER_SECONDS:g} s, so the breaker was not shown: "
+            f"{act.bad_state or 'the control plane was not seen'}"
+        )
     seconds = act.breaker_scaled_seconds
     tripped = f" after {seconds:.0f} scaled seconds" if seconds is not None else ""
-    console.print(f"last act: {shown(act.bad_candidate)} ended {act.outcome}{tripped}", highlight=False)
-    console.print(f"last act: {_kill(act)}", highlight=False, soft_wrap=True)
+    return f"{candidate} ended {act.outcome}{tripped}"
 
 
 def _kill(act: LastAct) -> str:
     if not act.killed_with_candidates:
-        return "no candidate went live again in time, so the kill of the control plane shows nothing"
+        state = f": {act.gentle_state}" if act.gentle_state else ""
+        return (
+            f"no candidate was seen live again within {CANDIDATE_SECONDS:g} s, so the kill of the control "
+            f"plane shows nothing{state}"
+        )
     home = act.home_after_wall_seconds
-    text = "not seen coming home" if home is None else f"{home:.1f} s later every agent was on its incumbent"
+    text = (
+        f"some agent was not seen back on its incumbent within {LEASE_SECONDS:g} s"
+        if home is None
+        else f"{home:.1f} s later every agent was on its incumbent"
+    )
     return f"control plane killed with a candidate on {act.killed_with_candidates} agents; {text}"
 
 
@@ -133,6 +175,7 @@ def as_json(
             "points": best.points,
         },
         "stoppedBecause": told.resting,
+        "largestLagScaledSeconds": told.largest_lag_scaled_seconds,
         "lastAct": None
         if act is None
         else {

@@ -8,6 +8,7 @@ from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.policy import KVCachePolicy, PolicySpec
 from kvtune_api.wire import Counters, Report, Role
 from kvtune_cli.demo.fleet import Fleet
+from kvtune_cli.demo.lag import LagGauge, lag
 from kvtune_operator.eventlog import KeptEvent, read_events
 from kvtune_operator.ports import Agents, Metrics, Unreachable
 from kvtune_operator.statedir import StateDir, experiments, policies
@@ -47,6 +48,8 @@ class Picture:
     candidate: Figures
     incumbent: Figures
     events: tuple[KeptEvent, ...]
+    behind_scaled_seconds: float | None = None
+    """How far the agents have been behind for several looks; None while they keep up."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,12 @@ class Watcher:
         self._agents = agents
         self._metrics = metrics
         self._tracks: dict[str, _Track] = {}
+        self._gauge = LagGauge()
+
+    @property
+    def largest_lag(self) -> float | None:
+        """The largest lag seen, in scaled seconds; None as long as no agent had counters."""
+        return self._gauge.largest
 
     async def look(self) -> Picture:
         """One picture."""
@@ -73,6 +82,7 @@ class Watcher:
         policy = found[0] if found else None
         known = experiments(state)
         running = policy.status.experiment if policy and policy.status else None
+        asked = self._fleet.now()
         reports = await self._agents.reports(self._fleet.addresses)
         self._remember(reports)
         return Picture(
@@ -84,6 +94,7 @@ class Watcher:
             candidate=self._live(reports, Role.CANDIDATE, policy),
             incumbent=self._live(reports, Role.INCUMBENT, policy),
             events=read_events(state.events)[-6:],
+            behind_scaled_seconds=self._gauge.look(lag(reports.values(), asked)),
         )
 
     def _remember(self, reports: Mapping[str, Report | Unreachable]) -> None:
