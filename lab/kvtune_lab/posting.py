@@ -41,6 +41,25 @@ class PostingConfig:
             raise ValueError(f"retry_wall_seconds: {self.retry_wall_seconds} is less than 0")
 
 
+SKIPS_LOGGED_EVERY_SECONDS = 10.0
+"""Wall seconds between two log lines of one agent about skipped batches."""
+
+
+@dataclass(slots=True)
+class Seldom:
+    """Lets one thing happen, then none for some seconds."""
+
+    every_seconds: float
+    _last: float | None = None
+
+    def is_due(self, now_seconds: float) -> bool:
+        """Say whether it may happen now; if so, the seconds begin anew."""
+        if self._last is not None and now_seconds - self._last < self.every_seconds:
+            return False
+        self._last = now_seconds
+        return True
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentTally:
     """What became of one agent's requests."""
@@ -96,6 +115,7 @@ class AgentLink:
         self._config = config
         self._client = client
         self._tally = tally
+        self._skips_logged = Seldom(SKIPS_LOGGED_EVERY_SECONDS)
         self._waiting: asyncio.Queue[tuple[float, Batch]] = asyncio.Queue(config.most_batches_waiting)
 
     async def put_patiently(self, batch: Batch) -> None:
@@ -165,5 +185,6 @@ class AgentLink:
 
     def _skip(self, batch: Batch) -> None:
         self._tally.skipped_requests += len(batch.rows)
-        if batch.rows:
-            log.warning("replay batch skipped", extra={"url": self._url, "requests": len(batch.rows)})
+        if batch.rows and self._skips_logged.is_due(asyncio.get_running_loop().time()):
+            skipped, why = self._tally.skipped_requests, self._tally.last_refusal
+            log.warning("replay batch skipped: %s, %d requests so far (%s)", self._url, skipped, why)
