@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kvtune_api.policy import KVCachePolicy
     from kvtune_operator.eventlog import KeptEvent
 
+DEMO_RUNS = STATE_DIR / "demo"
+DEMO_RUNS_SHOWN = 2
 EVENTS_SHOWN = 5
 WATCH_SECONDS = 2.0
 CLEAR_SCREEN = "\033[2J\033[H"
@@ -46,7 +48,7 @@ def _once(state_dir: Path, *, as_json: bool) -> None:
     state = StateDir(state_dir)
     found = policies(state)
     if not found:
-        raise Unavailable(f"{state_dir}: holds no policy (`kvtune up --state-dir {state_dir}` makes it one)")
+        raise Unavailable(f"{state_dir}: holds no policy ({_elsewhere()})")
     who, events = holder(state), read_events(state.events)
     running = {policy.metadata.name: _running(state, policy) for policy in found}
     if as_json:
@@ -55,6 +57,13 @@ def _once(state_dir: Path, *, as_json: bool) -> None:
     from kvtune_cli.status_text import print_status
 
     print_status(found, running, events[-EVENTS_SHOWN:], who)
+
+
+def _elsewhere() -> str:
+    """Where a policy may be instead: the directory of `kvtune up`, or of the newest runs of the demo."""
+    runs = sorted(path.parent for path in DEMO_RUNS.glob("run-*/state/policies"))[-DEMO_RUNS_SHOWN:]
+    found = "".join(f"; of the demo: --state-dir {run}" for run in reversed(runs))
+    return f"give the --state-dir of `kvtune up`{found}"
 
 
 def _running(state: Any, policy: "KVCachePolicy") -> "KVCacheExperiment | None":

@@ -1,8 +1,10 @@
-"""A status as tables for a terminal."""
+"""A status as tables: as wide as the terminal, or unwrapped lines for a pipe or a file."""
 
+import io
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,7 +18,8 @@ from kvtune_api.status import PolicyStatus, Sli, Trial, Truth
 from kvtune_operator.eventlog import KeptEvent
 
 TRIALS_SHOWN = 10
-PIPE_WIDTH = 160
+PIPE_WIDTH = 10_000
+"""Columns outside a terminal: nothing is wrapped, and what pads a line is cut off again."""
 
 
 def print_status(
@@ -26,8 +29,24 @@ def print_status(
     who: str | None,
 ) -> None:
     """Print everything to stdout."""
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(Text(f"control plane: {who or 'not running'}"))
+    if sys.stdout.isatty():
+        _print(Console(), policies, running, events, who)
+        return
+    unwrapped = io.StringIO()
+    _print(Console(file=unwrapped, width=PIPE_WIDTH), policies, running, events, who)
+    for line in unwrapped.getvalue().splitlines():
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def _print(
+    console: Console,
+    policies: Sequence[KVCachePolicy],
+    running: Mapping[str, KVCacheExperiment | None],
+    events: Sequence[KeptEvent],
+    who: str | None,
+) -> None:
+    control = f"control plane: {who}" if who else "no control plane is running: this is the last state"
+    console.print(Text(f"{control} (times are of the policy's clock)"))
     for policy in policies:
         _print_policy(console, policy, running.get(policy.metadata.name))
     for event in events:
@@ -67,27 +86,40 @@ def _slis(slis: Sequence[Sli]) -> Table:
     table = Table("SLI", "value", "target", "met", "note", box=SIMPLE_HEAD)
     for sli in slis:
         value = number(sli.value) if sli.value is not None else (sli.reason or "missing")
-        table.add_row(sli.name, Text(value), number(sli.target), sli.met, Text(sli.message or ""))
+        table.add_row(sli.name, Text(value), number(sli.target), _met(sli), Text(sli.message or ""))
     return table
+
+
+def _met(sli: Sli) -> str:
+    """Whether the target is met; a dash where the policy sets none."""
+    return "-" if sli.target is None else str(sli.met)
 
 
 def _experiment(experiment: KVCacheExperiment) -> Iterator[str]:
     spec, status, evidence = experiment.spec, experiment.status, experiment.status.evidence
+    settings = spec.policy_spec.experiment
     yield f"experiment {experiment.metadata.name} ({spec.strategy}): {config_text(spec.candidate)}"
     if spec.why:
         yield f"why: {spec.why}"
     yield f"window {status.window:g} s after washout {status.washout:g} s, at most {spec.max_pairs} Deltas"
-    yield _evidence(evidence)
+    yield f"estimated end {_clock_time(status.estimated_end)}, power {number(status.power)}"
+    yield _evidence(evidence, threshold=1.0 / settings.alpha)
+    if evidence.deltas < settings.min_pairs:
+        yield f"waits for minPairs: nothing is promoted before {settings.min_pairs} Deltas"
     for name in sorted(evidence.candidate):
         candidate, control = evidence.candidate[name], evidence.control.get(name)
         yield f"{name}: candidate {number(candidate)}, control {number(control)}"
 
 
-def _evidence(evidence: Evidence) -> str:
+def _clock_time(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, tz=UTC):%H:%M:%S}"
+
+
+def _evidence(evidence: Evidence, *, threshold: float) -> str:
     text = f"evidence after {evidence.deltas} Deltas: effect {signed(evidence.effect)}"
     if evidence.interval is not None:
         text += f" [{signed(evidence.interval[0])}, {signed(evidence.interval[1])}]"
-    return f"{text}, e-value {number(evidence.e_value)} of {number(evidence.threshold)}"
+    return f"{text}, e-value {number(evidence.e_value)} of {number(threshold)}"
 
 
 def _trials(trials: Sequence[Trial]) -> Table:

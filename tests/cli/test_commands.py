@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.experiment import Evidence, KVCacheExperiment
 from kvtune_api.names import Outcome, OutcomeReason, Phase
 from kvtune_api.status import Met, PolicyStatus, Sli, Trial
 from kvtune_cli.exits import MEANINGS, ExitCode, exit_code
@@ -38,7 +38,9 @@ def held(state: StateDir) -> Iterator[FileObjects]:
     """A state directory that a control plane (this process) holds, with a policy and an experiment."""
     objects = FileObjects(state)
     stored = asyncio.run(objects.apply_policy(policy()))
-    asyncio.run(objects.put_experiment(experiment()))
+    begun = experiment()
+    record = replace(begun.status, estimated_end=1500.0, power=0.83)
+    asyncio.run(objects.put_experiment(replace(begun, status=record)))
     status = PolicyStatus(
         phase=Phase.MEASURING,
         waiting_for="epoch 1 of block 3 ends in 85 s",
@@ -198,8 +200,50 @@ def test_the_status_says_what_happens_and_why_it_waits(
         "Rejected(HarmObjective)",
         "-0.050",
         "control plane: pid",
+        "(times are of the policy's clock)",
+        "estimated end 00:25:00, power 0.83",
+        "evidence after 0 Deltas: effect -, e-value - of 20",
+        "waits for minPairs: nothing is promoted before 8 Deltas",
+        "hitRate NoTraffic - - ",
     ):
         assert part in text
+
+
+def test_a_status_for_a_pipe_has_no_wrapped_and_no_padded_lines(
+    held: FileObjects, state: StateDir, capsys: Capture
+) -> None:
+    stored = asyncio.run(held.policy("chat"))
+    assert stored is not None and stored.status is not None
+    waits = "a long reason " * 30
+    asyncio.run(held.put_policy_status(stored, replace(stored.status, waiting_for=waits)))
+
+    kvtune("status", "--state-dir", state.path)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  waits for: {waits.rstrip()}" in lines
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert max(len(line) for line in lines if "long reason" not in line) < 160
+
+
+def test_from_min_pairs_on_nothing_waits_for_them(
+    held: FileObjects, state: StateDir, capsys: Capture
+) -> None:
+    change(held, evidence=Evidence(deltas=8, effect=0.2, e_value=48.3, threshold=20.0))
+
+    kvtune("status", "--state-dir", state.path)
+
+    told = capsys.readouterr().out
+    assert "e-value 48.3 of 20" in told
+    assert "minPairs" not in told
+
+
+def test_without_a_control_plane_the_status_is_the_last_one(state: StateDir, capsys: Capture) -> None:
+    objects = FileObjects(state)
+    asyncio.run(objects.apply_policy(policy()))
+    objects.close()
+
+    assert kvtune("status", "--state-dir", state.path) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("no control plane is running: this is the last state")
 
 
 def test_the_status_as_json(held: FileObjects, state: StateDir, capsys: Capture) -> None:
@@ -216,7 +260,20 @@ def test_the_status_as_json(held: FileObjects, state: StateDir, capsys: Capture)
 
 def test_the_status_of_a_directory_without_a_policy(state: StateDir, capsys: Capture) -> None:
     assert kvtune("status", "--state-dir", state.path) == ExitCode.UNAVAILABLE
-    assert "holds no policy" in capsys.readouterr().err
+    assert "holds no policy (give the --state-dir of `kvtune up`" in capsys.readouterr().err
+
+
+def test_a_status_without_a_policy_names_the_runs_of_the_demo(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run_name in ("run-1", "run-2", "run-3"):
+        (tmp_path / ".kvtune" / "demo" / run_name / "state" / "policies").mkdir(parents=True)
+
+    assert kvtune("status") == ExitCode.UNAVAILABLE
+    told = capsys.readouterr().err
+    assert "--state-dir .kvtune/demo/run-3/state; of the demo: --state-dir .kvtune/demo/run-2/state" in told
+    assert "run-1" not in told
 
 
 def test_the_status_of_a_damaged_directory_names_the_line(
