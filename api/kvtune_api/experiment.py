@@ -158,6 +158,9 @@ class ExperimentStatus:
     """The bounded ledger."""
 
     ledger_version: int = LEDGER_VERSION
+    spec_digest: str = ""
+    """Digest of the spec when the experiment was created: replay notices an edit."""
+
     phase: Phase = Phase.PROPOSED
     phase_since: float = 0.0
     started_at: float = 0.0
@@ -172,6 +175,18 @@ class ExperimentStatus:
 
     unreachable_since: dict[str, float] = Field(default_factory=dict)
     """Agents of the experiment that do not answer, and since when (engine seconds)."""
+
+    restarts_candidate: int = 0
+    """Restarts of agents while they were in the candidate arm, promoted agents included."""
+
+    restarts_control: int = 0
+    """Restarts of agents while they were in the control arm, or the holdback."""
+
+    restarts_repeated: int = 0
+    """Of `restarts_candidate`: by agents that had restarted before in this experiment, in whichever arm."""
+
+    restarted: dict[str, float] = Field(default_factory=dict)
+    """Agents that restarted, with the start (engine seconds) that was counted last."""
 
     promoting_since: float | None = None
     """Engine seconds since which the promotion has been running."""

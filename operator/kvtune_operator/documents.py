@@ -3,6 +3,7 @@
 What the types allow but a platform engineer would want to know is in advice.py.
 """
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ def policy_in(text: str) -> KVCachePolicy:
 
 def _text(path: Path) -> str:
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise SpecError(Problem("", f"{path}: is not a file that can be read whole"))
+        size = found.st_size
         if size > SIZE_LIMIT_BYTES:
             raise SpecError(Problem("", f"{path}: {size} bytes, at most {SIZE_LIMIT_BYTES} are read"))
         return path.read_bytes().decode("utf-8-sig")

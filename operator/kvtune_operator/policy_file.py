@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from kvtune_api.errors import Problem, SpecError, Unavailable
+from kvtune_api.errors import KvtuneError, Problem, SpecError, Unavailable
 from kvtune_api.names import Reason
 from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.documents import read_policy
@@ -65,8 +65,10 @@ class PolicyFile:
             await self._clock.sleep(every_seconds)
             try:
                 await self.look()
-            except Unavailable as error:
+            except KvtuneError as error:
                 log.warning("policy file not followed, trying again", extra={"error": str(error)})
+            except Exception:  # a bug in reading one edit must not end the following of all later ones
+                log.exception("policy file not followed, trying again")
 
     async def look(self) -> None:
         """One look. Raises `Unavailable` when the store or the file fails; the next look tries again."""

@@ -217,7 +217,7 @@ class Reconciler:
         newest: Mapping[str, Counters | Missing],
         now: datetime,
     ) -> dict[float, Mapping[str, Counters | Missing]]:
-        at = newest_moment(newest)
+        at = newest_moment(newest, now_s=now.timestamp(), tick_s=self._settings.tick_seconds)
         wanted = {}
         if at is not None:
             wanted = dict.fromkeys(recent(policy.spec, experiment, at), RECENT_SLACK_SECONDS) | {at: 0.0}

@@ -7,6 +7,7 @@ with one list item (one row of a ledger) per line, so that a damaged place can b
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,8 +51,11 @@ def read(cls: type[T], path: Path) -> T | None:
 
 
 def read_text(path: Path) -> str | None:
-    """Read a text file; None when there is no such file."""
+    """Read a text file; None when there is no such file. What is no plain file is `Corrupt`, never opened."""
     try:
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise Corrupt(f"{path}: is not a plain file")
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None

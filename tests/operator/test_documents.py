@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtune_api.codec import dump
-from kvtune_api.errors import SpecError
+from kvtune_api.errors import KvtuneError, SpecError
 from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.advice import advice
 from kvtune_operator.documents import EXPANDED_LIMIT, SIZE_LIMIT_BYTES, policy_in, read_policy
@@ -228,3 +229,10 @@ def test_a_good_policy_with_a_piece_cut_out_is_read_or_refused(data: st.DataObje
     end = data.draw(st.integers(start, len(GOOD)))
     with contextlib.suppress(SpecError):
         assert isinstance(policy_in(GOOD[:start] + GOOD[end:]), KVCachePolicy)
+
+
+def test_a_device_or_a_pipe_is_refused_and_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in (tmp_path / "pipe.yaml", Path("/dev/zero")):
+        with pytest.raises(KvtuneError, match="is not a file that can be read whole"):
+            read_policy(path)

@@ -11,7 +11,7 @@ import pytest
 from kvtune_api.errors import Corrupt, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.policy import KVCachePolicy
-from kvtune_operator.storage import clean, read, text_of, write, write_text
+from kvtune_operator.storage import clean, read, read_text, text_of, write, write_text
 from tests.fakes.samples import experiment, policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,3 +187,12 @@ def test_text_has_no_nan_and_ends_with_a_line_break() -> None:
     assert text == '{\n "a": [],\n "b": {\n  "c": [\n   1,\n   {"d": null}\n  ]\n }\n}\n'
     with pytest.raises(ValueError, match="JSON"):
         text_of({"a": float("nan")})
+
+
+def test_what_is_no_plain_file_is_corrupt_and_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("fifo", "zero", "loop"):
+        with pytest.raises(Corrupt, match="is not a plain file"):
+            read_text(tmp_path / name)

@@ -19,28 +19,31 @@ TOKENS = 1_200_000.0
 
 def experiment(pairs: int = 3, *, max_pairs: int = 24, noise: float = 0.01) -> KVCacheExperiment:
     """An experiment whose noise is known and whose ledger is empty."""
+    spec = ExperimentSpec(
+        policy="chat",
+        policy_uid="uid-chat",
+        policy_spec=DEFAULT_SPEC,
+        policy_hash=digest(DEFAULT_SPEC),
+        number=1,
+        incumbent=START,
+        candidate=BETTER,
+        strategy="Ladder",
+        seed=SEED,
+        pairs=tuple(
+            Pair(first=f"http://127.0.0.1:{9000 + 2 * i}", second=f"http://127.0.0.1:{9001 + 2 * i}")
+            for i in range(pairs)
+        ),
+        pairing="0123456789abcdef",
+        max_pairs=max_pairs,
+        run_in=False,
+    )
     return KVCacheExperiment(
         metadata=Metadata(name="chat-00001"),
-        spec=ExperimentSpec(
-            policy="chat",
-            policy_uid="uid-chat",
-            policy_spec=DEFAULT_SPEC,
-            policy_hash=digest(DEFAULT_SPEC),
-            number=1,
-            incumbent=START,
-            candidate=BETTER,
-            strategy="Ladder",
-            seed=SEED,
-            pairs=tuple(
-                Pair(first=f"http://127.0.0.1:{9000 + 2 * i}", second=f"http://127.0.0.1:{9001 + 2 * i}")
-                for i in range(pairs)
-            ),
-            pairing="0123456789abcdef",
-            max_pairs=max_pairs,
-            run_in=False,
-        ),
+        spec=spec,
         status=ExperimentStatus(
-            noise_objective=noise, guardrails=(GuardrailPlan(name="ttft", margin=0.03, sd=0.01),)
+            spec_digest=digest(spec),
+            noise_objective=noise,
+            guardrails=(GuardrailPlan(name="ttft", margin=0.03, sd=0.01),),
         ),
     )
 

@@ -1,11 +1,15 @@
 """Replay: the same verdicts from the ledger alone, and every difference named."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from kvtune_api.experiment import ExperimentStatus, KVCacheExperiment
+from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import Outcome, OutcomeReason
+from kvtune_api.status import Pair
+from kvtune_api.units import Duration
 from kvtune_tuner.ledger import trimmed
 from kvtune_tuner.replay import replay
 from tests.tuner.ledgers import experiment, with_block
@@ -66,7 +70,10 @@ def test_a_decision_without_rows_shows(promoted: KVCacheExperiment) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"outcome": Outcome.REJECTED, "reason": OutcomeReason.HARM_OBJECTIVE}, "outcome Rejected, but"),
+        (
+            {"outcome": Outcome.REJECTED, "reason": OutcomeReason.HARM_OBJECTIVE},
+            "outcome Rejected(HarmObjective), but",
+        ),
         (
             {"outcome": Outcome.INCONCLUSIVE, "reason": OutcomeReason.MAX_PAIRS},
             "outcome Inconclusive(MaxPairs)",
@@ -84,12 +91,14 @@ def test_a_promotion_against_the_watch_shows(promoted: KVCacheExperiment) -> Non
     watch = promoted.status.watch
     assert watch is not None
     bad = replace(watch, differences=tuple(-0.5 for _ in watch.differences))
-    assert "outcome Promoted, but the watch says" in "\n".join(replay(_with(promoted, watch=bad)).differences)
+    assert "outcome Promoted(Superior), but the watch says" in "\n".join(
+        replay(_with(promoted, watch=bad)).differences
+    )
 
 
 def test_a_promotion_of_what_was_not_decided_shows() -> None:
     found = _with(_finished(-0.06), outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR)
-    assert "outcome Promoted, but the last verdict is Reject" in replay(found).differences
+    assert "outcome Promoted(Superior), but the last verdict is Reject" in replay(found).differences
 
 
 def test_a_run_in_that_has_left_the_ring_is_a_note_and_no_difference(promoted: KVCacheExperiment) -> None:
@@ -116,3 +125,46 @@ def test_replay_starts_at_a_checkpoint_and_says_so() -> None:
     assert checkpoint is not None
     assert result.notes == (f"starts at the checkpoint after {checkpoint.blocks} blocks",)
     assert checkpoint.blocks + result.verdicts == 40
+
+
+def _spec(found: KVCacheExperiment, **changes: object) -> KVCacheExperiment:
+    return replace(found, spec=replace(found.spec, **changes))  # type: ignore[arg-type]
+
+
+EDITS: dict[str, Callable[[KVCacheExperiment], KVCacheExperiment]] = {
+    "another candidate": lambda e: _spec(e, candidate=CacheConfig(cache_ttl=Duration("239s"))),
+    "another seed": lambda e: _spec(e, seed=e.spec.seed + 1),
+    "another number of pairs": lambda e: _spec(e, max_pairs=e.spec.max_pairs + 1),
+    "agents of a pair exchanged": lambda e: _spec(
+        e, pairs=tuple(Pair(first=p.second, second=p.first) for p in e.spec.pairs)
+    ),
+    "all coins turned": lambda e: _with(
+        e, rows=tuple(replace(row, coin=not row.coin) for row in e.status.rows)
+    ),
+    "the first decision removed": lambda e: _with(e, decisions=e.status.decisions[1:]),
+    "no watch": lambda e: _with(e, watch=None),
+    "a kinder watch": lambda e: _with(
+        e, watch=replace(e.status.watch, pair_difference=e.status.watch.pair_difference - 0.1)
+    ),
+    "another noise of the watch": lambda e: _with(e, watch=replace(e.status.watch, sd_delta=9.0)),
+    "a better effect": lambda e: _with(e, evidence=replace(e.status.evidence, effect=0.5)),
+    "aborted instead": lambda e: _with(e, outcome=Outcome.ABORTED, reason=OutcomeReason.USER),
+    "rolled back by a breaker that saw nothing": lambda e: _with(
+        e, outcome=Outcome.ROLLED_BACK, reason=OutcomeReason.BREAKER
+    ),
+    "the run-in removed": lambda e: _with(
+        e, rows=tuple(row for row in e.status.rows if row.block >= 0), noise_objective=0.02
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_one_thing_shows(edit: str, promoted: KVCacheExperiment) -> None:
+    assert replay(EDITS[edit](promoted)).differences != ()
+
+
+def test_a_rejection_that_is_called_an_abort_shows() -> None:
+    rejected = _finished(-0.06)
+    assert replay(rejected).differences == ()
+    text = "\n".join(replay(_with(rejected, outcome=Outcome.ABORTED, reason=OutcomeReason.USER)).differences)
+    assert "but the last verdict is Reject" in text

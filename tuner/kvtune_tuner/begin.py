@@ -266,6 +266,7 @@ def _created(
     )
     end = draft.now_s + estimated_duration_s(expected)
     record = ExperimentStatus(
+        spec_digest=digest(spec),
         phase=Phase.PROPOSED,
         phase_since=draft.now_s,
         started_at=draft.now_s,

@@ -48,12 +48,12 @@ def begin_promotion(draft: Draft, turn: Turn) -> Draft:
         promoting_since=since,
         promoted_agents=ramp,
         epoch=None,
-        watch=_watch_state(draft.live),
+        watch=watch_state(draft.live),
     )
     return with_record(draft, record)
 
 
-def _watch_state(experiment: KVCacheExperiment) -> WatchState:
+def watch_state(experiment: KVCacheExperiment) -> WatchState:
     """Hold back the second agent of the pair that counted most often (the best match among equals)."""
     usable = [
         (epoch_pair, row)

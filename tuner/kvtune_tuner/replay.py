@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.ledger import Decision
-from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_tuner.compare import s0_from_run_in
+from kvtune_tuner.consistency import inconsistencies
 from kvtune_tuner.ledger import Reading, decision, read, run_in_deltas
-from kvtune_tuner.promote import watch_outcome
 from kvtune_tuner.switching import RUN_IN_BLOCKS
-from kvtune_tuner.watch import Keep, Revert
 
 TOLERANCE = 1e-9
 """Relative difference of a log e-value that is still the same number written twice."""
@@ -41,7 +39,7 @@ def replay(experiment: KVCacheExperiment) -> ReplayResult:
         verdicts += 1
         differences += _compared(recorded, reading)
     verdicts += record.watch is not None and len(record.watch.differences) > 0
-    differences += _outcome(experiment)
+    differences += inconsistencies(experiment, list(readings.values()))
     covered = record.checkpoint.blocks if record.checkpoint else 0
     notes = [f"starts at the checkpoint after {covered} blocks"] if covered else []
     if experiment.spec.run_in and not _has_run_in(experiment):
@@ -84,25 +82,3 @@ def _noise(experiment: KVCacheExperiment) -> list[str]:
     if record.noise_objective is not None and math.isclose(found, record.noise_objective, rel_tol=TOLERANCE):
         return []
     return [f"run-in: s0 is recorded as {record.noise_objective} and recomputed as {found}"]
-
-
-def _outcome(experiment: KVCacheExperiment) -> list[str]:
-    """The outcome must follow from the last decision, and after a promotion from the watch."""
-    record = experiment.status
-    if record.outcome is None:
-        return []
-    last = record.decisions[-1].verdict if record.decisions else "none"
-    if record.outcome is Outcome.PROMOTED and last != "Promote":
-        return [f"outcome Promoted, but the last verdict is {last}"]
-    if record.outcome is Outcome.REJECTED and last != "Reject":
-        return [f"outcome Rejected, but the last verdict is {last}"]
-    if record.reason is OutcomeReason.MAX_PAIRS and last != "Inconclusive":
-        return [f"outcome Inconclusive(MaxPairs), but the last verdict is {last}"]
-    if record.watch is None or not record.watch.windows:
-        return []
-    watched = watch_outcome(record.watch)
-    if record.outcome is Outcome.PROMOTED and not isinstance(watched, Keep):
-        return [f"outcome Promoted, but the watch says: {watched.message}"]
-    if record.reason is OutcomeReason.WATCH and not isinstance(watched, Revert):
-        return [f"outcome RolledBack(Watch), but the watch says: {watched.message}"]
-    return []

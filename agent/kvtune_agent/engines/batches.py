@@ -9,13 +9,16 @@ from kvtune_api.codec import frozen
 from kvtune_api.errors import Problem, SpecError
 
 TOKENS_MAX = 100_000_000
+BLOCKS_MAX = 65_536
+"""Blocks of one request (8 M tokens): it is served in one go, so it bounds how long a lease check waits."""
+
 
 ReplayRequest = tuple[
     Annotated[float, Field(ge=0)],
     Annotated[int, Field(ge=0)],
     Annotated[int, Field(ge=1, le=TOKENS_MAX)],
     Annotated[int, Field(ge=0, le=TOKENS_MAX)],
-    list[int],
+    Annotated[list[int], Field(max_length=BLOCKS_MAX)],
 ]
 """Arrival (engine seconds), session root, prompt tokens, output tokens, block ids, head first."""
 
