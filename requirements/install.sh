@@ -49,15 +49,22 @@ make_venv() {
     fi
 }
 
-# Show one line per package instead of pip's own output, which goes to the log.
+# Show one line per package instead of pip's own output, which goes to the log. Not with awk: mawk, which
+# Debian has, waits until 4 KiB of a pipe are there, so that its lines come late and in heaps.
 progress() {
-    local total=$1
-    awk -v total="$total" -v log_file="$log" '
-        { print > log_file; fflush(log_file) }
-        /^Requirement already satisfied: / { n++; next }
-        /^Collecting / { n++; printf "  [%d/%d] %s\n", n, total, $2; fflush() }
-        /^Installing collected packages/ { print "  installing what was fetched (some seconds)"; fflush() }
-    '
+    local total=$1 n=0 line name
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >&3
+        case $line in
+            "Requirement already satisfied: "*) n=$((n + 1)) ;;
+            "Collecting "*)
+                n=$((n + 1))
+                name=${line#Collecting }
+                printf '  [%d/%d] %s\n' "$n" "$total" "${name%% *}"
+                ;;
+            "Installing collected packages"*) printf '  installing what was fetched (some seconds)\n' ;;
+        esac
+    done 3>$log
 }
 
 install() {
@@ -68,7 +75,7 @@ install() {
         --require-hashes --requirement "$lock" 2>&1 | progress "$total" \
         || { tail -n 30 $log >&2; fail "the installation failed; all of pip's output is in $log"; }
     say "installing kvtune itself, editable"
-    $venv/bin/python -m pip install --no-input --disable-pip-version-check --quiet \
+    PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --quiet \
         --no-deps --no-index --no-build-isolation --editable . \
         || fail "the installation of kvtune itself failed"
 }

@@ -65,6 +65,34 @@ def test_a_python_without_venv_names_the_package_to_install(checkout: Path) -> N
     assert not (checkout / ".venv").exists()
 
 
+def test_each_package_is_shown_while_pip_works(checkout: Path) -> None:
+    pip = _script(
+        checkout / "pip",
+        'case "$*" in',
+        "*--editable*) exit 0 ;;",
+        "*pip*install*)",
+        '    [ -n "$PYTHONUNBUFFERED" ] || exit 1',
+        '    echo "Requirement already satisfied: numpy"; echo "Collecting pydantic==2 (from -r run.txt)"',
+        # The fake pip goes on only when its line was shown: a reader that buffers would time out.
+        f'    until grep -q pydantic "{checkout}/shown"; do :; done',
+        '    echo "Installing collected packages: pydantic" ;;',
+        "esac",
+    )
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "pip"):
+        (checkout / ".venv" / "bin" / name).symlink_to(pip)
+    with (checkout / "shown").open("w", encoding="utf-8") as shown:
+        done = subprocess.run(
+            ["bash", "requirements/install.sh", "run"], cwd=checkout, stdout=shown, timeout=60, check=False
+        )
+
+    assert done.returncode == 0
+    lines = (checkout / "shown").read_text().splitlines()
+    assert lines[1].startswith("  [2/") and lines[1].endswith("] pydantic==2")
+    assert "installing what was fetched" in lines[2]
+    assert "Requirement already satisfied" in (checkout / ".venv" / "install.log").read_text()
+
+
 def test_an_unknown_kind_is_refused(checkout: Path) -> None:
     done = _install(checkout, "prod", sys.executable)
 

@@ -43,7 +43,7 @@ def shell_commands(text: str) -> Iterator[list[str]]:
             continue
         for written in block.replace("\\\n", " ").splitlines():
             words = shlex.split(re.sub(r"\$\(.*?\)|\$\w+", "1", written), comments=True)
-            words = [word for word in words if word != "&"]
+            words = [word for word in words if word != "&" and not re.match(r"\d?>", word)]
             if words and Path(words[0]).name == "kvtune":
                 yield words[1:]
 
