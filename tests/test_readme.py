@@ -18,7 +18,7 @@ from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import build
 from kvtune_operator.reconcile import SHUTDOWN_TICKS
 from kvtune_tuner.epochs import THIN_TRAFFIC_FACTOR
-from kvtune_tuner.guard import BreakerLimits
+from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.sli import MissingReason
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -120,7 +120,7 @@ class Loop:
         experiment = self.experiments.get(running) if running else None
         newest = {name: self.pool.newest(name, now) for name in names}
         wanted = set(exact(experiment, now))
-        at = newest_moment(newest)
+        at = newest_moment(newest, now_s=now, tick_s=self.tick)
         if at is not None:
             wanted |= set(recent(self.policy.spec, experiment, at))
         return Seen(

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from kvtune_tuner.guard import (
     CHECKS,
     ArmAgent,
-    BreakerLimits,
     GuardInput,
     PairWindows,
+    Restarts,
     Target,
     breaker_spans,
     first_violation,
     incumbent_violates,
 )
+from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts
 
 LE = (0.1, 0.25, 0.5, math.inf)
@@ -191,7 +192,7 @@ def test_errors_of_an_engine_that_counts_only_finished_requests_trip_too() -> No
 
 
 def test_the_first_violation_in_the_chain_wins() -> None:
-    assert [name for name, _ in CHECKS] == ["unreachable", "errors", "breaker"]
+    assert [name for name, _ in CHECKS] == ["unreachable", "restarts", "errors", "breaker"]
     everything = replace(
         seen(tuple(replace(pair, candidate=slow(0.9, errors=60.0)) for pair in BAD)),
         candidates=(ArmAgent(name="a", unreachable_s=60.0),),
@@ -224,3 +225,26 @@ def test_a_candidate_that_gets_worse_never_stops_a_trip(data: list[tuple[float, 
 def test_a_candidate_no_worse_than_control_never_trips(data: list[tuple[float, float]]) -> None:
     better = [(min(candidate, control), control) for candidate, control in data]
     assert first_violation(seen(pairs(*better))) is None
+
+
+RESTARTS: dict[str, tuple[Restarts, bool]] = {
+    "three against none": (Restarts(candidate=3, control=0, repeated=1), True),
+    "five against one, within the noise": (Restarts(candidate=5, control=1, repeated=1), False),
+    "six against one": (Restarts(candidate=6, control=1, repeated=3), True),
+    "two against none": (Restarts(candidate=2, control=0, repeated=1), False),
+    "both arms alike": (Restarts(candidate=9, control=9, repeated=12), False),
+    "a few more of many": (Restarts(candidate=22, control=18, repeated=20), False),
+    "a rolling upgrade that takes one arm first": (Restarts(candidate=9, control=0), False),
+    "only control": (Restarts(candidate=0, control=9, repeated=0), False),
+}
+
+
+@pytest.mark.parametrize("name", RESTARTS)
+def test_restarts_trip_only_when_they_are_the_candidates_own(name: str) -> None:
+    restarts, trips = RESTARTS[name]
+    found = first_violation(replace(seen(GOOD), restarts=restarts))
+    assert (found is not None) is trips
+    if found is not None:
+        assert (found.check, found.reason) == ("restarts", "CandidateRestarts")
+        assert f"{restarts.candidate} times in the candidate arm" in found.message
+        assert f"{restarts.control} times in the control arm" in found.message

@@ -17,13 +17,36 @@ def _at(seconds: float) -> Counters:
     return Counters(at=seconds, started_at=0.0)
 
 
-def test_the_newest_moment_is_one_that_every_agent_with_fresh_samples_has() -> None:
-    assert newest_moment({"a": _at(100.0), "b": _at(95.0), "c": GONE}) == 95.0
-    assert newest_moment({"a": GONE}) is None and newest_moment({}) is None
+def _moment(*at: float, now: float = 1001.0) -> float | None:
+    return newest_moment({f"agent {j}": _at(s) for j, s in enumerate(at)}, now_s=now, tick_s=5.0)
 
 
-def test_an_agent_that_stands_still_does_not_hold_the_others_back() -> None:
-    assert newest_moment({"a": _at(1000.0), "b": _at(995.0), "c": _at(400.0)}) == 995.0
+@pytest.mark.parametrize(
+    ("at", "moment"),
+    [
+        ((1000, 1000, 1000, 1000, 1000, 1000), 1000),
+        ((995, 1000, 1000, 1000, 1000, 1000), 995),  # with fresh samples: waited for
+        ((1035, 1000, 1000, 1000, 1000, 1000), 1000),
+        ((1010, 975, 975, 975, 975, 975), 975),  # ahead, but not of the control plane's clock
+        ((400, 1000, 1000, 1000, 1000, 1000), 1000),
+        ((960, 960, 960, 1000, 1000, 1000), 1000),
+        ((960, 960, 960, 960, 1000, 1000), 960),
+        ((9e11, 1000, 1000, 1000, 1000, 1000), 1000),  # near the wire's limit
+        ((9e11, 995), 995),
+        ((9e11, 1035), None),
+        ((), None),
+    ],
+)
+def test_the_newest_moment_is_one_that_half_of_the_agents_reached(
+    at: tuple[float, ...], moment: float | None
+) -> None:
+    assert _moment(*at) == moment
+    assert _moment(*reversed(at)) == moment
+
+
+def test_agents_without_a_sample_have_no_say_in_the_newest_moment() -> None:
+    assert newest_moment({"a": _at(100.0), "b": _at(95.0), "c": GONE}, now_s=101.0, tick_s=5.0) == 95.0
+    assert newest_moment({"a": GONE}, now_s=101.0, tick_s=5.0) is None
 
 
 def test_bounds_are_read_when_they_are_due_and_not_before() -> None:

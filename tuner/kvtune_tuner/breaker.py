@@ -19,7 +19,6 @@ from kvtune_tuner.draft import (
 )
 from kvtune_tuner.guard import (
     ArmAgent,
-    BreakerLimits,
     GuardInput,
     PairWindows,
     Target,
@@ -27,14 +26,16 @@ from kvtune_tuner.guard import (
     first_violation,
     incumbent_violates,
 )
+from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.needs import exposed_since, newest_moment
 from kvtune_tuner.promote import promoted_agents
+from kvtune_tuner.restarts import restarts_so_far, with_restarts
 from kvtune_tuner.switching import assignment
 
 
 def guarded(draft: Draft) -> Draft:
     """End the experiment at once when a guard trips. Statistics play no part here."""
-    draft = _reachability(draft)
+    draft = with_restarts(_reachability(draft), *_arms(draft))
     seen = _guard_input(draft)
     if seen is None:
         return draft
@@ -74,7 +75,8 @@ def _reachability(draft: Draft) -> Draft:
 
 
 def _guard_input(draft: Draft) -> GuardInput | None:
-    since, newest = exposed_since(draft.live), newest_moment(draft.seen.newest)
+    since = exposed_since(draft.live)
+    newest = newest_moment(draft.seen.newest, now_s=draft.now_s, tick_s=draft.ticks)
     if since is None:
         return None
     pairs = _pairs(draft)
@@ -85,18 +87,26 @@ def _guard_input(draft: Draft) -> GuardInput | None:
     )
     spans = breaker_spans(newest, since, limits) if newest is not None else None
     target = settings.targets.ttft
+    candidates, controls = _arms(draft)
+    return GuardInput(
+        candidates=tuple(_arm_agent(draft, name) for name in candidates),
+        controls=tuple(_arm_agent(draft, name) for name in controls),
+        long=_windows(draft, live, spans.long_from_s, spans.to_s) if spans else (),
+        short=_windows(draft, live, spans.short_from_s, spans.to_s) if spans else (),
+        target=Target(limit_s=target.limit.seconds, quantile=target.quantile) if target else None,
+        restarts=restarts_so_far(draft),
+        limits=limits,
+    )
+
+
+def _arms(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Present agents that are to run the candidate (the ramp's included), and those of the control arm."""
+    pairs = _pairs(draft)
     present = {agent.name for agent in draft.seen.agents}
     candidates = {candidate for _, candidate, _ in pairs if candidate in present}
     if draft.live.status.phase in (Phase.PROMOTING, Phase.WATCHING):
         candidates |= set(promoted_agents(draft.live, tuple(sorted(present))))
-    return GuardInput(
-        candidates=tuple(_arm_agent(draft, name) for name in sorted(candidates)),
-        controls=tuple(_arm_agent(draft, control) for _, _, control in pairs if control in present),
-        long=_windows(draft, live, spans.long_from_s, spans.to_s) if spans else (),
-        short=_windows(draft, live, spans.short_from_s, spans.to_s) if spans else (),
-        target=Target(limit_s=target.limit.seconds, quantile=target.quantile) if target else None,
-        limits=limits,
-    )
+    return tuple(sorted(candidates)), tuple(control for _, _, control in pairs if control in present)
 
 
 def _arm_agent(draft: Draft, name: str) -> ArmAgent:

@@ -6,9 +6,11 @@ experiment, it can never promote. Missing data never trips a check. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.sli import Missing, WindowCounts, pooled
 from kvtune_tuner.ttft import Share, share_under
 
@@ -39,29 +41,13 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerLimits:
-    """Hold the breaker's limits; shares are in [0, 1]. With these [sim] 0 of 300 false trips."""
+class Restarts:
+    """Hold how often agents restarted in each arm; `repeated` are the candidate arm's by agents that had
+    restarted before."""
 
-    long_s: float = 300.0
-    short_s: float = 60.0
-    warm_up_s: float = 60.0
-    least_requests: float = 50.0
-    """Per arm and span."""
-
-    budget_factor: float = 2.0
-    """Times the share of slow requests that the target allows."""
-
-    over_control: float = 0.15
-    over_control_when_violated: float = 0.30
-    over_control_in_pair: float = 0.10
-    least_pairs_share: float = 0.5
-    """Of the pairs, so many must have data."""
-
-    unreachable_s: float = 15.0
-    """Three ticks of 5 s."""
-
-    error_share_over_control: float = 0.05
-    least_errors: float = 5.0
+    candidate: int = 0
+    control: int = 0
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +60,7 @@ class GuardInput:
     long: tuple[PairWindows, ...] = ()
     short: tuple[PairWindows, ...] = ()
     target: Target | None = None
+    restarts: Restarts = field(default_factory=Restarts)
     limits: BreakerLimits = field(default_factory=BreakerLimits)
 
 
@@ -126,6 +113,23 @@ def unreachable(seen: GuardInput) -> Violation | None:
     )
 
 
+def restarts(seen: GuardInput) -> Violation | None:
+    """Trip when candidate agents restart again and again while the control arm's do not."""
+    found, limits = seen.restarts, seen.limits
+    sd = math.sqrt(found.candidate + found.control)
+    more = max(float(limits.restarts_over_control), limits.restarts_over_control_sd * sd)
+    if found.candidate < limits.least_restarts or found.candidate - found.control < more:
+        return None
+    if found.repeated < limits.least_repeated_restarts:
+        return None
+    return Violation(
+        check="restarts",
+        reason="CandidateRestarts",
+        message=f"agents restarted {found.candidate} times in the candidate arm and {found.control} times in "
+        f"the control arm during the experiment, limit {more:.3g} more",
+    )
+
+
 def errors(seen: GuardInput) -> Violation | None:
     """Trip when the candidate arm's share of failed requests is above the control arm's by more than the
     limit."""
@@ -169,6 +173,7 @@ def breaker(seen: GuardInput) -> Violation | None:
 
 CHECKS: tuple[tuple[str, Callable[[GuardInput], Violation | None]], ...] = (
     ("unreachable", unreachable),
+    ("restarts", restarts),
     ("errors", errors),
     ("breaker", breaker),
 )

@@ -7,12 +7,16 @@ from kvtune_api.names import Phase
 from kvtune_api.policy import PolicySpec
 from kvtune_api.wire import Counters
 from kvtune_tuner.draft import grid_up
-from kvtune_tuner.guard import BreakerLimits, breaker_spans
+from kvtune_tuner.guard import breaker_spans
+from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.phases import EXPOSED
 from kvtune_tuner.sli import Missing
 
 FRESH_SECONDS = 30.0
-"""An agent whose newest sample is so much older than another's does not hold back the pool."""
+"""An agent whose newest sample is so much older than the pool's does not hold back the pool."""
+
+AHEAD_TICKS = 2.0
+"""An agent's clock may be so many ticks ahead of the control plane's; later samples are not believed."""
 
 
 def exact(experiment: KVCacheExperiment | None, now_s: float) -> tuple[float, ...]:
@@ -35,13 +39,20 @@ def half(start: float, end: float) -> float:
     return start + round((end - start) / 10.0) * 5.0
 
 
-def newest_moment(newest: Mapping[str, Counters | Missing]) -> float | None:
-    """The newest moment of which every agent with fresh samples has one, engine seconds.
+def newest_moment(newest: Mapping[str, Counters | Missing], *, now_s: float, tick_s: float) -> float | None:
+    """The newest moment that at least half of the agents with samples have reached, engine seconds.
 
-    An agent whose counters stand still must not stop the clock of the breaker for all others.
+    Those just behind it are waited for: of a moment so chosen every agent with fresh samples has one. One
+    whose counters stand still does not hold the breaker back for all others, and one whose clock is ahead
+    does not ask the others for what is to come: samples after the control plane's clock (now_s) by more than
+    AHEAD_TICKS say nothing. None without samples.
     """
-    times = [sample.at for sample in newest.values() if isinstance(sample, Counters)]
-    return min((at for at in times if at >= max(times) - FRESH_SECONDS), default=None)
+    latest = now_s + AHEAD_TICKS * tick_s
+    times = sorted(s.at for s in newest.values() if isinstance(s, Counters) and s.at <= latest)
+    if not times:
+        return None
+    reached = times[len(times) // 2]
+    return min(at for at in times if at >= reached - FRESH_SECONDS)
 
 
 def recent(spec: PolicySpec, experiment: KVCacheExperiment | None, newest_s: float) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import Met, Sli, Truth
+from kvtune_api.wire import Counters
 from kvtune_tuner.draft import Draft, condition, runs, window, with_condition, with_status, with_warning
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.needs import newest_moment
@@ -78,13 +79,19 @@ def _hold_kind(draft: Draft) -> Reason:
 
 def recent_windows(draft: Draft) -> dict[str, WindowCounts | Missing]:
     """Every answering agent's window over the span of the SLIs."""
-    newest = newest_moment(draft.seen.newest)
+    newest = newest_moment(draft.seen.newest, now_s=draft.now_s, tick_s=draft.ticks)
     if newest is None:
         reason = next((m for m in draft.seen.newest.values() if isinstance(m, Missing)), None)
-        missing = reason or Missing(reason=MissingReason.NO_DATA, message="no agent gave a sample")
+        missing = reason or Missing(reason=MissingReason.NO_DATA, message=_no_sample(draft))
         return dict.fromkeys(draft.names, missing)
     span = draft.seen.policy.spec.metrics.span.seconds
     return {name: window(draft, name, newest - span, newest) for name in draft.names}
+
+
+def _no_sample(draft: Draft) -> str:
+    if any(isinstance(sample, Counters) for sample in draft.seen.newest.values()):
+        return "every sample is ahead of this machine's clock by more than two ticks: the clocks differ"
+    return "no agent gave a sample"
 
 
 def pool_window(draft: Draft) -> WindowCounts | Missing:
