@@ -60,6 +60,20 @@ def test_metrics_that_are_no_numbers_are_missing_and_start_nothing(reason: Missi
     assert run.experiments, "it recovers by itself (case 4)"
 
 
+def test_agents_without_counters_yet_are_no_warning_and_lost_ones_are() -> None:
+    run = loop(gaining())
+    for agent in run.pool.agents.values():
+        agent.missing = Missing(reason=MissingReason.NO_DATA, message="no counters yet")
+    run.steps(3)
+    assert run.condition(ConditionType.METRICS_AVAILABLE).reason is Reason.NO_DATA
+    assert not run.told(Reason.NO_DATA)
+    for lost in (False, True):
+        for agent in run.pool.agents.values():
+            agent.missing = Missing(reason=MissingReason.NO_DATA, message="gone") if lost else None
+        run.steps(2)
+    assert len(run.told(Reason.NO_DATA)) == 1
+
+
 def test_no_traffic_is_said_as_such_and_starts_nothing() -> None:
     run = loop(gaining())
     run.pool.set_traffic(run.now - 600, request_rate=0.0)

@@ -114,9 +114,9 @@ def _metrics(draft: Draft, found: WindowCounts | Missing) -> Draft:
     no_traffic = found.reason is MissingReason.NO_TRAFFIC
     reason = Reason.NO_TRAFFIC if no_traffic else Reason.NO_DATA
     message, old = f"{found.reason}: {found.message}", condition(draft.status, kind)
-    if old is None or old.status is not Truth.FALSE:
-        draft = with_warning(draft, reason, message)
-    elif old.reason is reason and _same_but_for_numbers(old.message, message):
+    if old is not None and old.status is not Truth.FALSE:
+        draft = with_warning(draft, reason, message)  # not at the first look: agents that start have none yet
+    elif old is not None and old.reason is reason and _same_but_for_numbers(old.message, message):
         message = old.message  # the time in it moves with every tick
     return with_condition(draft, kind, Truth.FALSE, reason, message)
 
