@@ -369,3 +369,17 @@ def test_plain_lines_say_the_lag_again_only_when_it_doubled() -> None:
 
 def test_a_sentence_names_only_the_knobs_that_are_set() -> None:
     assert named(parse(CacheConfig, {"tiers": {"hostMemory": "57Gi"}})) == "host memory 57 GiB"
+
+
+def test_a_table_of_80_columns_keeps_outcomes_whole() -> None:
+    console = Console(width=80, file=StringIO())
+    runs = tuple(
+        replace(ended(reason), metadata=replace(experiment().metadata, name=f"chat-0000{number}"))
+        for number, reason in enumerate((OutcomeReason.NO_DATA, OutcomeReason.SAMPLE_RATIO))
+    )
+    with console.capture() as capture:
+        print_summary(console, told(experiments=runs, after=Figures(hit_rate=0.5)), [], None, Path("state"))
+
+    table = [text for text in capture.get().splitlines() if text.startswith(("│", "┃", "┏"))]
+    assert all(len(text) <= 80 for text in table)
+    assert any("Inconclusive(NoData)" in text for text in table)

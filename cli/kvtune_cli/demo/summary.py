@@ -17,14 +17,21 @@ from kvtune_cli.demo.story import Told
 from kvtune_cli.demo.watching import Figures
 from kvtune_tuner.replay import ReplayResult
 
+WIDE_COLUMNS = 110
+"""A narrower table wraps its figures' headings, so that outcomes such as Inconclusive(NoData) stay whole."""
+
 
 def print_summary(
     console: Console, told: Told, replayed: list[ReplayResult], best: BestStatic | None, ledger: Path
 ) -> None:
     """Print the table, the verdict of the replay and where the ledger is."""
     table = Table(title="kvtune demo", expand=False)
-    for heading in ("", "TTL / ratio / host memory", *FIGURE_LABELS, "outcome"):
-        table.add_column(heading, overflow="fold")
+    narrow = console.width < WIDE_COLUMNS
+    table.add_column("", overflow="fold")
+    table.add_column("TTL / ratio / host memory", overflow="fold", max_width=14 if narrow else None)
+    for heading in FIGURE_LABELS:
+        table.add_column(heading, overflow="fold", max_width=5 if narrow else None)
+    table.add_column("outcome", overflow="fold")
     table.add_row("start", shown(told.start), *_cells(told.before), "")
     for experiment in told.experiments:
         table.add_row(
