@@ -3,6 +3,9 @@
 No traceback ever reaches a user unless they ask for it with --debug.
 """
 
+import contextlib
+import io
+import os
 import sys
 import tempfile
 import traceback
@@ -83,13 +86,46 @@ def run(args: Sequence[str], app: typer.Typer | None = None) -> int:
     except KvtuneError as error:
         tell_error(error)
         return exit_code(error)
+    except BrokenPipeError:
+        return _reader_left()
+    except OSError as error:
+        if error.filename is not None:
+            return _tell_bug(error, debug="--debug" in args)
+        return _cannot_write(error)
     except Exception as error:  # noqa: BLE001  # the last line of defence: a bug, told in one line
         return _tell_bug(error, debug="--debug" in args)
     return ExitCode.OK
 
 
+def _reader_left() -> int:
+    """Whoever read our output has seen enough (`kvtune status | head -1`); nothing more is written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.OK
+
+
+def _cannot_write(error: OSError) -> int:
+    """Standard output cannot be written to (a full disk behind it)."""
+    reason = error.strerror or str(error)
+    with contextlib.suppress(OSError):
+        tell(f"kvtune: writing the result failed: {reason}")
+    with contextlib.suppress(OSError):
+        _reader_left()
+    return ExitCode.UNAVAILABLE
+
+
+def _usable_streams() -> None:
+    """Write whatever the terminal's character set is, and to nowhere where a stream was closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # kept until the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Entry point of the installed command."""
+    _usable_streams()
     sys.exit(run(sys.argv[1:]))
 
 
