@@ -184,8 +184,8 @@ class ExperimentSettings:
     washout: Bounds = Bounds(min=Duration("20s"), max=Duration("30m"))
     """Bounds of the time after a switch that is not measured."""
 
-    pairs_at_once: Annotated[int, Field(ge=1, le=500)] = 8
-    """At most this many pairs of agents take part; all others keep the incumbent."""
+    pairs_at_once: Annotated[int, Field(ge=1, le=25)] = 8
+    """At most this many pairs take part; all others keep the incumbent. The limit keeps ledgers small."""
 
     min_pairs: Annotated[int, Field(ge=5, le=1000)] = 8
     """No promotion before this many Deltas (pairs times blocks)."""

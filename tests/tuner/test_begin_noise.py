@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kvtune_api.names import Phase
+from kvtune_api.policy import Objective, Prices
 from tests.fakes.responses import flat
 from tests.tuner.loop import Loop, gaining, loop
 
@@ -42,3 +43,13 @@ def test_noise_of_a_run_in_is_believed_and_refuses() -> None:
     run.steps(30)
     assert len(run.experiments) == 1
     assert "power" in run.status.waiting_for and "maxPairs" in run.status.waiting_for
+
+
+def test_an_edit_of_the_policy_forgets_the_noise_of_what_was_asked_before() -> None:
+    run = loop(flat(0.5))
+    _rested(run)
+    assert run.status.noise is not None
+    edited = replace(run.policy.spec, objective=Objective(prices=Prices(memory=0.2)))
+    run.policy = replace(run.policy, spec=edited)
+    run.step()
+    assert run.status.noise is None or run.experiment.spec.run_in

@@ -110,6 +110,9 @@ def _known(draft: Draft) -> Draft:
     if (fenced := condition(draft.status, ConditionType.FENCED)) is not None and fenced.status is Truth.TRUE:
         text = "this control plane has the highest token"
         draft = with_condition(draft, ConditionType.FENCED, Truth.FALSE, Reason.RUNNING, text)
+    edited = draft.status.spec_hash not in ("", spec_hash(draft.seen.policy.spec))
+    if edited and draft.experiment is None:  # other prices or windows: the noise known is that of another Y
+        draft = with_status(draft, replace(draft.status, noise=None))
     if draft.status.experiment is not None and draft.experiment is None:
         text = f"{draft.status.experiment} is not in the store any more; the incumbent is kept"
         draft = with_warning(draft, Reason.SUPERSEDED, text)
