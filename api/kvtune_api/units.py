@@ -5,6 +5,7 @@
 """
 
 import re
+from abc import ABC, abstractmethod
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
@@ -30,7 +31,7 @@ _DECIMAL_SUFFIX = {"": 0, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E"
 _BINARY_SUFFIX = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
-class _Written(str):
+class _Written(str, ABC):
     """A string with a checked form. Subclasses give the pattern and the longest length."""
 
     __slots__ = ()
@@ -71,9 +72,9 @@ class _Written(str):
         return written
 
     @property
+    @abstractmethod
     def worth(self) -> float:
         """The value in base units."""
-        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
