@@ -5,7 +5,6 @@
 """
 
 import re
-from abc import ABC, abstractmethod
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
@@ -31,15 +30,13 @@ _DECIMAL_SUFFIX = {"": 0, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E"
 _BINARY_SUFFIX = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
-class _Written(str, ABC):
+class _Written(str):
     """A string with a checked form. Subclasses give the pattern and the longest length."""
 
     __slots__ = ()
     pattern: str
     max_length: int
     example: str
-    largest: float
-    limit: str
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -62,19 +59,7 @@ class _Written(str, ABC):
                 "'{value}' is not a {name} such as {example}",
                 {"value": value, "name": cls.__name__.lower(), "example": cls.example},
             )
-        written = cls(value)
-        if written.worth > cls.largest:
-            raise PydanticCustomError(
-                "written_size",
-                "'{value}' is more than the largest {name} allowed, {limit}",
-                {"value": value, "name": cls.__name__.lower(), "limit": cls.limit},
-            )
-        return written
-
-    @property
-    @abstractmethod
-    def worth(self) -> float:
-        """The value in base units."""
+        return cls(value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -89,6 +74,14 @@ class _Written(str, ABC):
         return {"type": "string", "pattern": cls.pattern, "maxLength": cls.max_length}
 
 
+def _too_large(value: str, name: str, limit: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "written_size",
+        "'{value}' is more than the largest {name} allowed, {limit}",
+        {"value": value, "name": name, "limit": limit},
+    )
+
+
 class Duration(_Written):
     """A length of time as written: `320ms`, `90s`, `5m`, `1h30m`."""
 
@@ -96,13 +89,14 @@ class Duration(_Written):
     pattern = DURATION_PATTERN
     max_length = DURATION_MAX_LENGTH
     example = "'90s', '5m' or '320ms'"
-    largest = LARGEST_SECONDS
-    limit = "1000000000s"
 
-    @property
-    def worth(self) -> float:
-        """The length in seconds."""
-        return self.seconds
+    @classmethod
+    def check(cls, value: object) -> Self:
+        """Return the value as a duration of at most `LARGEST_SECONDS`."""
+        written = super().check(value)
+        if written.seconds > LARGEST_SECONDS:
+            raise _too_large(written, "duration", "1000000000s")
+        return written
 
     @property
     def seconds(self) -> float:
@@ -125,13 +119,14 @@ class Quantity(_Written):
     pattern = QUANTITY_PATTERN
     max_length = QUANTITY_MAX_LENGTH
     example = "'8Gi' or '512Mi'"
-    largest = LARGEST_BYTES
-    limit = "1Ei"
 
-    @property
-    def worth(self) -> float:
-        """The size in bytes."""
-        return self.bytes
+    @classmethod
+    def check(cls, value: object) -> Self:
+        """Return the value as a quantity of at most `LARGEST_BYTES`."""
+        written = super().check(value)
+        if written.bytes > LARGEST_BYTES:
+            raise _too_large(written, "quantity", "1Ei")
+        return written
 
     @property
     def bytes(self) -> float:

@@ -98,3 +98,19 @@ def test_negative_values_are_never_written() -> None:
         Duration.of(-1)
     with pytest.raises(ValueError, match="less than 0"):
         Quantity.of(-1)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "limit"),
+    [("rest", "1000000001s", "1000000000s"), ("size", "1e99", "1Ei"), ("room", "2Ei", "1Ei")],
+)
+def test_what_is_larger_than_anything_real_is_refused_with_the_limit(
+    field: str, text: str, limit: str
+) -> None:
+    with pytest.raises(SpecError, match=f"{field}: '{text}' is more than the largest .* allowed, {limit}"):
+        parse(_Holder, {field: text})
+
+
+def test_an_exponent_that_no_size_has_never_reaches_arithmetic() -> None:
+    with pytest.raises(SpecError, match="is not a quantity"):
+        parse(_Holder, {"size": "1e9999999"})
