@@ -7,7 +7,6 @@ them.
 from enum import StrEnum
 from typing import Final, Literal
 
-GROUP: Final = "kvtune.dev"
 API_VERSION: Final[Literal["kvtune.dev/v1alpha1"]] = "kvtune.dev/v1alpha1"
 
 
@@ -59,7 +58,6 @@ class OutcomeReason(StrEnum):
 class ConditionType(StrEnum):
     """What a condition is about."""
 
-    ACCEPTED = "Accepted"
     AGENTS_READY = "AgentsReady"
     METRICS_AVAILABLE = "MetricsAvailable"
     TARGETS_MET = "TargetsMet"
@@ -72,7 +70,6 @@ class ConditionType(StrEnum):
 class Reason(StrEnum):
     """Machine reasons of conditions and events."""
 
-    VALID = "Valid"
     INVALID = "Invalid"
     READY = "Ready"
     NO_AGENTS = "NoAgents"

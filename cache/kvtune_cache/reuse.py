@@ -27,11 +27,6 @@ class ReuseHistogram:
     upper_edges_s: tuple[float, ...]
     counts: tuple[int, ...]
 
-    @property
-    def retouches(self) -> int:
-        """Sum of all bins."""
-        return sum(self.counts)
-
 
 def upper_edges(max_age_s: float) -> tuple[float, ...]:
     """List the upper bin edges: 1 s, then 8 per octave until one is >= `max_age_s`."""

@@ -20,7 +20,6 @@ from kvtune_tuner.compare import (
     PairDelta,
     Tests,
     declared,
-    pooled_sd,
     s0_from_run_in,
 )
 from tests.tuner.eprocess_runs import declared_by, log_e_paths
@@ -230,9 +229,7 @@ def test_s0_of_a_run_in_is_the_root_mean_square() -> None:
         s0_from_run_in([])
 
 
-def test_the_pooled_sd_takes_each_experiments_mean_out() -> None:
-    assert pooled_sd([[1.0, 3.0], [11.0, 13.0], [5.0]]) == pytest.approx(math.sqrt(2.0))
-    assert pooled_sd([[1.0], []]) is None
+def test_the_sd_of_a_test_takes_the_mean_out() -> None:
     assert EProcess.start(1.0).sd is None
     assert fed([1.0, 3.0]).sd == pytest.approx(math.sqrt(2.0))
 

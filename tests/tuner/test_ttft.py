@@ -24,21 +24,20 @@ def share(limit_s: float) -> Share:
 def test_at_a_boundary_the_share_is_exact() -> None:
     at = share(0.25)
     assert (at.boundary_s, at.next_boundary_s) == (0.25, 0.25)
-    assert at.below == at.above == at.at_boundary == 0.6
+    assert at.below == at.above == 0.6
     assert share(0.25 * (1 + 1e-12)).below == 0.6
 
 
 def test_between_boundaries_the_share_is_bracketed() -> None:
     between = share(0.3)
     assert (between.boundary_s, between.next_boundary_s) == (0.25, 0.5)
-    assert (between.below, between.above, between.at_boundary) == (0.6, 0.9, 0.6)
+    assert (between.below, between.above) == (0.6, 0.9)
 
 
 def test_below_the_lowest_boundary_the_arms_cannot_be_compared() -> None:
     low = share(0.05)
     assert (low.below, low.above) == (0.0, 0.1)
-    assert isinstance(low.at_boundary, Missing)
-    assert low.at_boundary.reason is MissingReason.RESOLUTION_INSUFFICIENT
+    assert low.boundary_s is None
 
 
 def test_above_the_top_boundary_all_requests_may_be_within_the_limit() -> None:

@@ -140,19 +140,6 @@ def s0_from_run_in(deltas: Sequence[float]) -> float:
     return math.sqrt(math.fsum(x * x for x in deltas) / len(deltas))
 
 
-def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
-    """Return the standard deviation within groups (one per experiment), None when no group has two values."""
-    squares = 0.0
-    freedom = 0
-    for group in groups:
-        if len(group) < 2:
-            continue
-        mean = math.fsum(group) / len(group)
-        squares += math.fsum((x - mean) ** 2 for x in group)
-        freedom += len(group) - 1
-    return math.sqrt(squares / freedom) if freedom else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDelta:
     """Hold what one pair says in one block: candidate minus control, mean over both epochs, + is better.

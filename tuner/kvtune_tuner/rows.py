@@ -14,7 +14,7 @@ from kvtune_tuner.draft import Draft, sample, wall, window
 from kvtune_tuner.needs import half
 from kvtune_tuner.quality import AgentEpoch, PairEpoch, QualityLimits, block_drop, pair_drop
 from kvtune_tuner.sli import Missing, WindowCounts
-from kvtune_tuner.ttft import share_under
+from kvtune_tuner.ttft import Share, share_under
 
 LATE_WALL_SECONDS = 10.0
 """How long an agent that answers may take to close a window's bound, wall seconds."""
@@ -105,15 +105,15 @@ def _figures(draft: Draft, counts: WindowCounts | Missing) -> Figures | None:
     if counts.prompt_tokens is None or counts.hit_tokens is None:
         return None
     target = draft.live.spec.policy_spec.targets.ttft
-    share = share_under(counts, target.limit.seconds) if target else None
-    timed = share is not None and not isinstance(share, Missing) and share.boundary_s is not None
+    found = share_under(counts, target.limit.seconds) if target else None
+    share = found if isinstance(found, Share) and found.boundary_s is not None else None
     return Figures(
         requests=counts.requests,
         prompt_tokens=counts.prompt_tokens,
         hit_tokens=counts.hit_tokens,
         passes=counts.eviction_passes,
         bytes_down=counts.bytes_down,
-        within=share.within if timed and share is not None and not isinstance(share, Missing) else None,
-        timed=share.total if timed and share is not None and not isinstance(share, Missing) else None,
+        within=share.within if share else None,
+        timed=share.total if share else None,
         roots=counts.new_session_roots,
     )

@@ -46,17 +46,6 @@ class Share:
         """Return the largest possible share within the limit."""
         return self.within_next / self.total
 
-    @property
-    def at_boundary(self) -> float | Missing:
-        """Return the share within the largest boundary <= limit, by which two arms are compared."""
-        if self.boundary_s is None:
-            limit, lowest = f"{self.limit_s:g} s", f"{self.next_boundary_s:g} s"
-            return Missing(
-                reason=MissingReason.RESOLUTION_INSUFFICIENT,
-                message=f"ttft: the limit {limit} is below the lowest boundary {lowest}",
-            )
-        return self.below
-
 
 def share_under(window: WindowCounts, limit_s: float) -> Share | Missing:
     """Return the share of requests with TTFT <= limit, bounded by the boundaries around it.
