@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from kvtune_api.errors import Problem, SpecError
+from kvtune_api.packing import PACK_CONTEXT
 
 T = TypeVar("T")
 
@@ -113,9 +114,45 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def dump(value: object) -> Any:
-    """Plain data of a value: outside names, unset fields left out, nothing that JSON cannot say."""
-    plain = adapter(type(value)).dump_python(value, mode="json", by_alias=True, exclude_none=True)
+def parse_known(cls: type[T], data: object) -> T:
+    """Read plain data as `parse` does, but leave out fields that `cls` does not know.
+
+    For objects from an API server: it prunes by the CRD that it has, which may be a newer one.
+    """
+    left = data
+    while True:
+        try:
+            return adapter(cls).validate_python(left)
+        except ValidationError as error:
+            foreign = [item["loc"] for item in error.errors() if item["type"] in _FOREIGN]
+            if not foreign:
+                raise SpecError(*problems(error)) from error
+            for place in foreign:
+                left = _without(left, place)
+
+
+_FOREIGN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
+
+
+def _without(data: Any, place: tuple[int | str, ...]) -> Any:
+    """A copy of plain data without the field at `place`."""
+    first, *rest = place
+    if not rest:
+        return {key: value for key, value in data.items() if key != first}
+    if isinstance(data, dict):
+        key = first if first in data else camel(str(first))
+        return {**data, key: _without(data[key], tuple(rest))}
+    return [_without(item, tuple(rest)) if index == first else item for index, item in enumerate(data)]
+
+
+def dump(value: object, *, packed: bool = False) -> Any:
+    """Plain data of a value: outside names, unset fields left out, nothing that JSON cannot say.
+
+    `packed` writes long lists as one string, as Kubernetes objects carry them (packing.py).
+    """
+    plain = adapter(type(value)).dump_python(
+        value, mode="json", by_alias=True, exclude_none=True, context={PACK_CONTEXT: packed}
+    )
     return finite(plain)
 
 

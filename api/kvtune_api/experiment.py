@@ -16,6 +16,7 @@ from kvtune_api.knobs import CacheConfig
 from kvtune_api.ledger import LEDGER_VERSION, RING_ROWS, Checkpoint, Decision, Row
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
+from kvtune_api.packing import Packed
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import Pair
 
@@ -201,11 +202,11 @@ class ExperimentStatus:
     power: float | None = None
     guardrail_power: float | None = None
     estimated_end: float | None = None
-    checkpoint: Checkpoint | None = None
+    checkpoint: Annotated[Checkpoint | None, Packed()] = None
     """State of every test before the first row of the ring; absent while no test row has left it."""
 
-    rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 3000)] = ()
-    decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS)] = ()
+    rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 3000), Packed()] = ()
+    decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS), Packed()] = ()
     evidence: Evidence = Evidence()
     last_data_at: float = 0.0
     watch: WatchState | None = None

@@ -20,6 +20,7 @@ class Metadata:
     uid: Annotated[str, Field(max_length=64)] | None = None
     generation: Annotated[int, Field(ge=0)] | None = None
     resource_version: Annotated[str, Field(max_length=64)] | None = None
+    finalizers: Annotated[tuple[str, ...], Field(max_length=64)] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None

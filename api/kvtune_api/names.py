@@ -7,7 +7,47 @@ them.
 from enum import StrEnum
 from typing import Final, Literal
 
+GROUP: Final = "kvtune.dev"
+VERSION: Final = "v1alpha1"
 API_VERSION: Final[Literal["kvtune.dev/v1alpha1"]] = "kvtune.dev/v1alpha1"
+POLICIES: Final = "kvcachepolicies"
+EXPERIMENTS: Final = "kvcacheexperiments"
+
+FINALIZER: Final = "kvtune.dev/experiment"
+"""On policy and experiment while an experiment is live, and never else."""
+
+AGENT_PORT: Final = "kvtune"
+"""Name of the container port by which a pod is known as a cache agent."""
+
+LABEL_POLICY_NAME: Final = "kvtune.dev/policy"
+"""On an experiment: the policy that it belongs to."""
+
+LABEL_METRICS_CREDENTIALS: Final = "kvtune.dev/metrics-credentials"
+"""On a Secret that policies of its namespace may name for Prometheus or Pyroscope."""
+
+LABEL_AGENT_TOKEN: Final = "kvtune.dev/agent-token"
+"""On the Secret with the write token of a namespace's agents."""
+
+AGENT_TOKEN_SECRET: Final = "kvtune-agent-token"
+"""Name of that Secret; its key is `token`."""
+
+ANNOTATION_ABORT: Final = "kvtune.dev/abort"
+"""On a policy: name of the experiment to abort."""
+
+ANNOTATION_APPROVE: Final = "kvtune.dev/approve"
+"""On a policy: name of the winner to promote (mode Recommend)."""
+
+ANNOTATION_RESUME: Final = "kvtune.dev/resume"
+"""On a policy, any value: go on after a pause that a guardrail asked for."""
+
+ANNOTATION_TRY: Final = "kvtune.dev/try"
+"""On a policy: a configuration as JSON to try next, such as {"cacheTTL": "90s"}."""
+
+ANNOTATION_TOKEN: Final = "kvtune.dev/fencing-token"
+"""On the operator's Lease: the highest fencing token that was ever used."""
+
+ANNOTATION_STANDBY: Final = "kvtune.dev/standby"
+"""On the operator's Lease: `identity time` of the newest replica that waits for it."""
 
 
 class Phase(StrEnum):
@@ -53,11 +93,14 @@ class OutcomeReason(StrEnum):
     BUDGET = "Budget"
     SHUTDOWN = "Shutdown"
     UNDERPOWERED = "Underpowered"
+    FROZEN = "Frozen"
 
 
 class ConditionType(StrEnum):
     """What a condition is about."""
 
+    ACCEPTED = "Accepted"
+    EXCLUSIVE = "Exclusive"
     AGENTS_READY = "AgentsReady"
     METRICS_AVAILABLE = "MetricsAvailable"
     TARGETS_MET = "TargetsMet"
@@ -70,6 +113,19 @@ class ConditionType(StrEnum):
 class Reason(StrEnum):
     """Machine reasons of conditions and events."""
 
+    ACCEPTED = "Accepted"
+    OVERLAPPING = "OverlappingSelector"
+    SOLE = "SoleOwner"
+    NO_NODES = "NoNodes"
+    NO_PODS = "NoPods"
+    NO_PORT = "NoPort"
+    PODS_NOT_READY = "PodsNotReady"
+    AGENT_LEFT = "AgentLeft"
+    FROZEN = "Frozen"
+    STOPPED = "Stopped"
+    CAPPED = "Capped"
+    FORBIDDEN = "Forbidden"
+    FINALIZER_LATE = "FinalizerLate"
     INVALID = "Invalid"
     READY = "Ready"
     NO_AGENTS = "NoAgents"

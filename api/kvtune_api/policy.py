@@ -13,6 +13,7 @@ from kvtune_api.codec import frozen
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION
 from kvtune_api.ranges import Bounds, DurationRange, QuantityRange, RatioRange
+from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.status import PolicyStatus
 from kvtune_api.units import Duration, PositiveDuration
 
@@ -68,6 +69,14 @@ class HitRateTarget:
 
 
 @frozen
+class StallTarget:
+    """A ceiling over the share of profile samples in load, store and evict frames."""
+
+    max: Share
+    """The ceiling: stalled samples / all samples."""
+
+
+@frozen
 class Targets:
     """What must hold. Each target is also a guardrail of every experiment. At least one is needed."""
 
@@ -76,6 +85,9 @@ class Targets:
 
     hit_rate: HitRateTarget | None = None
     """Hit rate."""
+
+    stall: StallTarget | None = None
+    """Share of time in which the engine waits for its cache (needs metrics.pyroscope)."""
 
     @model_validator(mode="after")
     def _one_target(self) -> "Targets":
@@ -170,6 +182,9 @@ class Margins:
     hit_rate: Points | None = None
     """Hit rate. Default: one sd of its noise, between 0.02 and 0.05."""
 
+    stall: Points | None = None
+    """Share of stalled samples. Default: one sd of its noise, between 0.02 and 0.05."""
+
 
 @frozen
 class ExperimentSettings:
@@ -238,18 +253,37 @@ class ExperimentSettings:
 class MetricsSource(StrEnum):
     """Where SLIs come from."""
 
+    AUTO = "Auto"
+    """Prometheus where the policy or the operator names one, else Scrape."""
+
     SCRAPE = "Scrape"
+    """The agents' own reports."""
+
+    PROMETHEUS = "Prometheus"
 
 
 @frozen
 class Metrics:
     """Where SLIs come from."""
 
-    source: MetricsSource = MetricsSource.SCRAPE
-    """Scrape reads the agents' own /metrics and reports."""
+    source: MetricsSource = MetricsSource.AUTO
+    """Auto, Scrape (the agents' own reports) or Prometheus."""
 
     span: PositiveDuration = Duration("5m")
     """Span over which the SLIs in status are computed."""
+
+    prometheus: PrometheusSource = PrometheusSource()
+    """Which Prometheus, and how it is asked."""
+
+    pyroscope: PyroscopeSource = PyroscopeSource()
+    """Which Pyroscope, and how it is asked. Without an address no stalls are attributed."""
+
+
+class Retention(StrEnum):
+    """What becomes of the experiments of a deleted policy."""
+
+    DELETE = "Delete"
+    ORPHAN = "Orphan"
 
 
 @frozen
@@ -282,6 +316,12 @@ class PolicySpec:
 
     metrics: Metrics = Metrics()
     """Where SLIs come from."""
+
+    history_limit: Annotated[int, Field(ge=1, le=300)] = 20
+    """This many ended experiments are kept (in a cluster); older ones are deleted."""
+
+    retention: Retention = Retention.DELETE
+    """What becomes of the experiments when this policy is deleted: Delete or Orphan (in a cluster)."""
 
 
 @frozen

@@ -12,6 +12,7 @@ from pydantic import Field
 from kvtune_api.codec import frozen
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
+from kvtune_api.packing import Packed
 
 TRIALS_KEPT = 300
 
@@ -157,6 +158,17 @@ class FalsePositives:
 
 
 @frozen
+class Shown:
+    """The SLIs against their targets as `kubectl get` shows them."""
+
+    ttft: Annotated[str, Field(max_length=64)] = ""
+    """Such as `53.8% <250ms (90%)`; empty without this target."""
+
+    hit_rate: Annotated[str, Field(max_length=64)] = ""
+    """Such as `37.1% (78%)`; `n/a` with the reason where it is missing; without a target the value alone."""
+
+
+@frozen
 class PolicyStatus:
     """The state of one policy."""
 
@@ -170,6 +182,7 @@ class PolicyStatus:
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     slis: Annotated[tuple[Sli, ...], Field(max_length=8)] = ()
+    shown: Shown = Shown()
     agents: int = 0
     agents_ready: int = 0
     incumbent: CacheConfig | None = None
@@ -184,9 +197,9 @@ class PolicyStatus:
     """Number of the newest assignment of configurations to agents."""
 
     last_outcome: str = ""
-    trials: Annotated[tuple[Trial, ...], Field(max_length=TRIALS_KEPT)] = ()
-    noise: Noise | None = None
-    workload: Workload | None = None
+    trials: Annotated[tuple[Trial, ...], Field(max_length=TRIALS_KEPT), Packed()] = ()
+    noise: Annotated[Noise | None, Packed()] = None
+    workload: Annotated[Workload | None, Packed()] = None
     """The workload under which the trials were made."""
 
     cooldown_until: datetime | None = None

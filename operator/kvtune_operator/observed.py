@@ -7,10 +7,21 @@ from typing import TypeVar
 
 from kvtune_api.errors import KvtuneError
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.policy import KVCachePolicy, Selector
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
 from kvtune_api.wire import Counters, Push, Report
-from kvtune_operator.ports import Accepted, Agents, Clock, Metrics, Objects, Refused, Unreachable
+from kvtune_operator.ports import (
+    Accepted,
+    Agents,
+    Clock,
+    Discovered,
+    Invalid,
+    Metrics,
+    Objects,
+    Refused,
+    Stored,
+    Unreachable,
+)
 from kvtune_operator.telemetry import Telemetry
 from kvtune_tuner.model import Command
 from kvtune_tuner.sli import Missing
@@ -63,9 +74,9 @@ class ObservedAgents(Agents):
         self._agents = agents
         self._telemetry = telemetry
 
-    async def discover(self, selector: Selector) -> tuple[str, ...]:
-        """Names of the agents."""
-        return await _counted(self._telemetry, self._agents.discover(selector))
+    async def discover(self, policy: KVCachePolicy) -> Discovered:
+        """The agents of a policy."""
+        return await _counted(self._telemetry, self._agents.discover(policy))
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Reports of the agents."""
@@ -85,9 +96,9 @@ class ObservedMetrics(Metrics):
         self._metrics = metrics
         self._telemetry = telemetry
 
-    async def newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
+    async def newest(self, reports: Mapping[str, Report | Unreachable]) -> Mapping[str, Counters | Missing]:
         """The newest samples."""
-        return self._seen(await _counted(self._telemetry, self._metrics.newest(agents)))
+        return self._seen(await _counted(self._telemetry, self._metrics.newest(reports)))
 
     async def counters_at(
         self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0
@@ -110,7 +121,7 @@ class ObservedObjects(Objects):
         self._pulse = pulse
         self._telemetry = telemetry
 
-    async def policy(self, name: str) -> KVCachePolicy | None:
+    async def policy(self, name: str) -> Stored | None:
         """The policy."""
         policy = await _counted(self._telemetry, self._objects.policy(name))
         if policy is None:
@@ -119,11 +130,19 @@ class ObservedObjects(Objects):
             self._show(policy)
         return policy
 
-    async def put_policy_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
+    async def put_policy_status(self, policy: Stored, status: PolicyStatus) -> Stored:
         """Write a status."""
         stored = await _counted(self._telemetry, self._objects.put_policy_status(policy, status))
         self._show(stored)
         return stored
+
+    async def protect(self, policy: Stored) -> Stored:
+        """Keep the policy from vanishing."""
+        return await _counted(self._telemetry, self._objects.protect(policy))
+
+    async def unprotect(self, policy: Stored) -> Stored:
+        """Let it go."""
+        return await _counted(self._telemetry, self._objects.unprotect(policy))
 
     async def experiment(self, name: str) -> KVCacheExperiment | None:
         """One experiment."""
@@ -151,7 +170,9 @@ class ObservedObjects(Objects):
         """Drop commands."""
         await _counted(self._telemetry, self._objects.forget(commands))
 
-    def _show(self, policy: KVCachePolicy) -> None:
+    def _show(self, policy: Stored) -> None:
+        if isinstance(policy, Invalid):
+            return
         self._pulse.policies[policy.metadata.name] = policy
         if policy.status is not None:
             self._telemetry.status(policy.metadata.name, policy.status)

@@ -6,54 +6,25 @@ the agents are told. If a status cannot be written nobody is told anything: leas
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from kvtune_api.errors import Conflict, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase, Reason
-from kvtune_api.policy import KVCachePolicy
-from kvtune_api.status import PolicyStatus
-from kvtune_api.wire import Counters, Report
-from kvtune_operator.ports import Agents, Clock, Events, Metrics, Objects, Refused, Unreachable
+from kvtune_operator.gather import Gathered, Gatherer, GatherSettings, Situation
+from kvtune_operator.ports import Agents, Clock, Events, House, Invalid, Objects, Refused, Unreachable
+from kvtune_tuner.accept import refused
 from kvtune_tuner.draft import MESSAGE_LIMIT
-from kvtune_tuner.model import AgentSeen, Event, EventType, Plan, Seen
-from kvtune_tuner.needs import exact, newest_moment, recent
+from kvtune_tuner.model import Event, EventType, Plan, Seen
 from kvtune_tuner.plan import plan
-from kvtune_tuner.sli import Missing, MissingReason
 
 log = logging.getLogger(__name__)
 
 CONFLICT_ATTEMPTS = 3
-RECENT_SLACK_SECONDS = 15.0
-"""Windows of SLIs and breaker may begin this much earlier than asked, at a sample that is already known."""
-
 SHUTDOWN_TICKS = 40
 """A stopping control plane waits at most this many ticks for agents to confirm the incumbent."""
 
 STALE_TOKEN = "StaleToken"
-
-
-class RunSettings(Protocol):
-    """What a run is told."""
-
-    @property
-    def tick_seconds(self) -> float:
-        """Scaled seconds between ticks."""
-        ...
-
-    @property
-    def speed(self) -> float:
-        """Scaled seconds per wall second."""
-        ...
-
-    @property
-    def ends_at(self) -> datetime | None:
-        """When the control plane is to stop."""
-        ...
 
 
 class RunEnd(StrEnum):
@@ -65,15 +36,8 @@ class RunEnd(StrEnum):
 
     REMOVED = "Removed"
     FENCED = "Fenced"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
-    """What was read for one tick."""
-
-    seen: Seen
-    existing: KVCacheExperiment | None
-    """The experiment as stored, with its resource version."""
+    HANDED_OVER = "HandedOver"
+    """Left as it stands: another control plane goes on, or else leases bring the agents home."""
 
 
 class Reconciler:
@@ -83,15 +47,15 @@ class Reconciler:
         self,
         *,
         agents: Agents,
-        metrics: Metrics,
+        house: House,
         objects: Objects,
         events: Events,
         clock: Clock,
         token: int,
-        settings: RunSettings,
+        settings: GatherSettings,
     ) -> None:
+        self._gatherer = Gatherer(agents=agents, house=house, objects=objects, clock=clock, settings=settings)
         self._agents = agents
-        self._metrics = metrics
         self._objects = objects
         self._events = events
         self._clock = clock
@@ -100,10 +64,15 @@ class Reconciler:
         self._fenced = False
         self._refusals: set[str] = set()
 
-    async def run(self, policy: str, stop: asyncio.Event) -> RunEnd:
-        """Tick until the policy is gone, we are fenced, or `stop` is set and all is restored."""
+    async def run(self, policy: str, stop: asyncio.Event, leave: asyncio.Event | None = None) -> RunEnd:
+        """Tick until the policy is gone, we are fenced, or `stop` is set and all is restored.
+
+        When `leave` is set nothing is restored: what runs is left to the next control plane.
+        """
         left = SHUTDOWN_TICKS
         while True:
+            if leave is not None and leave.is_set():
+                return RunEnd.HANDED_OVER
             shutdown = stop.is_set()
             done = await self.safe_tick(policy, shutdown=shutdown)
             if done is not None:
@@ -132,11 +101,14 @@ class Reconciler:
     async def tick(self, policy: str, *, shutdown: bool = False) -> RunEnd | None:
         """Gather, plan, act once. Raises `Unavailable` when a port fails as a whole."""
         for attempt in range(CONFLICT_ATTEMPTS):
-            gathered = await self._gather(policy, shutdown=shutdown)
+            situation = Situation(token=self._token, fenced=self._fenced, shutdown=shutdown)
+            gathered = await self._gatherer.gather(policy, situation)
             if gathered is None:
                 return RunEnd.REMOVED
-            decided = plan(gathered.seen)
             try:
+                if isinstance(gathered, Invalid):
+                    return await self._refuse(gathered, shutdown=shutdown)
+                decided = plan(gathered.seen)
                 await self._act(gathered, decided)
             except Conflict:
                 if attempt == CONFLICT_ATTEMPTS - 1:
@@ -160,88 +132,37 @@ class Reconciler:
         late = any(event.reason is Reason.ROLLBACK_LATE for event in decided.events)
         return RunEnd.UNCONFIRMED if late else RunEnd.STOPPED
 
-    async def _gather(self, name: str, *, shutdown: bool) -> Gathered | None:
-        policy = await self._objects.policy(name)
-        if policy is None:
-            return None
-        if policy.status is None:
-            policy = replace(policy, status=await self._first_status(name))
-        running = policy.status.experiment if policy.status else None
-        experiment = await self._objects.experiment(running) if running else None
-        agents = await self._agents.discover(policy.spec.selector)
-        reports, newest, commands = await asyncio.gather(
-            self._agents.reports(agents), self._newest(agents), self._objects.commands(name)
-        )
-        now = self._clock.now()
-        samples = await self._samples(policy, experiment, agents, newest, now)
-        seen = Seen(
-            now=now,
-            policy=policy,
-            experiment=experiment,
-            agents=tuple(_agent(agent, reports.get(agent)) for agent in sorted(agents)),
-            samples=samples,
-            newest=newest,
-            commands=commands,
-            token=self._token,
-            fenced=self._fenced,
-            ends_at=self._settings.ends_at,
-            speed=self._settings.speed,
-            tick_seconds=self._settings.tick_seconds,
-            shutdown=shutdown,
-        )
-        return Gathered(seen=seen, existing=experiment)
-
-    async def _first_status(self, policy: str) -> PolicyStatus:
-        """The status of a new policy, numbered on from the experiments of an earlier one of that name.
-
-        The record of an experiment that has ended is never written over.
-        """
-        for name in reversed(await self._objects.experiments(policy)):
-            found = await self._objects.experiment(name)
-            if found is not None and found.status.outcome is not None:
-                return PolicyStatus(experiments_started=found.spec.number)
-        return PolicyStatus()
-
-    async def _newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
-        """The newest samples; when metrics fail as a whole they are missing, with the reason."""
-        try:
-            return await self._metrics.newest(agents)
-        except Unavailable as error:
-            return dict.fromkeys(agents, Missing(reason=MissingReason.NO_DATA, message=str(error)))
-
-    async def _samples(
-        self,
-        policy: KVCachePolicy,
-        experiment: KVCacheExperiment | None,
-        agents: Sequence[str],
-        newest: Mapping[str, Counters | Missing],
-        now: datetime,
-    ) -> dict[float, Mapping[str, Counters | Missing]]:
-        at = newest_moment(newest, now_s=now.timestamp(), tick_s=self._settings.tick_seconds)
-        wanted = {}
-        if at is not None:
-            wanted = dict.fromkeys(recent(policy.spec, experiment, at), RECENT_SLACK_SECONDS) | {at: 0.0}
-        wanted |= dict.fromkeys(exact(experiment, now.timestamp()), 0.0)
-        answers = await asyncio.gather(*(self._at(agents, at, slack) for at, slack in wanted.items()))
-        return dict(zip(wanted, answers, strict=True))
-
-    async def _at(self, agents: Sequence[str], at: float, slack: float) -> Mapping[str, Counters | Missing]:
-        try:
-            return await self._metrics.counters_at(agents, at, slack_seconds=slack)
-        except Unavailable as error:
-            return dict.fromkeys(agents, Missing(reason=MissingReason.NO_DATA, message=str(error)))
+    async def _refuse(self, policy: Invalid, *, shutdown: bool) -> RunEnd | None:
+        """Tell the user once what is wrong with the spec; agents keep what they have."""
+        status, events = refused(policy.metadata, policy.status, policy.error, self._clock.now())
+        if status != policy.status:
+            await self._objects.put_policy_status(policy, status)
+        if events:
+            await self._events.record(policy, events, self._clock.now())
+        if policy.metadata.deletion_timestamp is not None:
+            await self._objects.unprotect(policy)
+            return RunEnd.REMOVED
+        return RunEnd.STOPPED if shutdown else None
 
     async def _act(self, gathered: Gathered, decided: Plan) -> None:
-        """Write first, tell agents after, then events and commands."""
-        policy = gathered.seen.policy
+        """Write first, tell agents after, then events and commands.
+
+        The policy is protected before anything that needs an end is pushed, and freed after the end.
+        """
+        policy = gathered.stored
+        live = decided.status.experiment is not None
+        if live:
+            policy = await self._objects.protect(policy)
         kept_another = decided.experiment is not None and await self._put_experiment(decided.experiment)
         if decided.status != policy.status:
             policy = await self._objects.put_policy_status(policy, decided.status)
-        refused = await self._push(decided) if decided.pushes and not kept_another else ()
-        if events := (*decided.events, *refused):
+        unheard = await self._push(decided) if decided.pushes and not kept_another else ()
+        if events := (*decided.events, *unheard):
             await self._events.record(policy, events, gathered.seen.now)
         if decided.done:
             await self._objects.forget(decided.done)
+        if not live:
+            await self._objects.unprotect(policy)
 
     async def _put_experiment(self, experiment: KVCacheExperiment) -> bool:
         """Write the experiment; True when one of this name is kept instead, which no status ever named.
@@ -278,9 +199,3 @@ class Reconciler:
             Event(type=EventType.WARNING, reason=Reason.OUT_OF_SYNC, message=text)
             for text in sorted(self._refusals - known)
         )
-
-
-def _agent(name: str, report: Report | Unreachable | None) -> AgentSeen:
-    if isinstance(report, Report):
-        return AgentSeen(name=name, report=report)
-    return AgentSeen(name=name, report=None, trouble=report.message if report else "no answer")

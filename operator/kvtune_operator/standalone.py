@@ -23,9 +23,10 @@ from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.clock import WallClock
 from kvtune_operator.health import Vitals, create_app, served
+from kvtune_operator.house import OneHouse
 from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
 from kvtune_operator.policy_file import PolicyFile
-from kvtune_operator.ports import Agents, Metrics
+from kvtune_operator.ports import Agents, Metrics, Sources
 from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_operator.settings import Settings
 from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
@@ -95,6 +96,8 @@ def _farewell(end: RunEnd, policy: KVCachePolicy) -> str:
     match end:
         case RunEnd.STOPPED:
             return "stopped, incumbents are in force"
+        case RunEnd.HANDED_OVER:
+            return "stopped, left as it was"
         case RunEnd.UNCONFIRMED:
             return "stopped, but not every agent has confirmed its incumbent: candidates end with their lease"
         case RunEnd.REMOVED:
@@ -138,7 +141,7 @@ class _Root:
         telemetry = self._telemetry
         reconciler = Reconciler(
             agents=ObservedAgents(agents, telemetry),
-            metrics=ObservedMetrics(metrics, telemetry),
+            house=OneHouse(Sources(metrics=ObservedMetrics(metrics, telemetry))),
             objects=ObservedObjects(self._objects, self._pulse, telemetry),
             events=self._events,
             clock=ObservedClock(self._clock, self._pulse, telemetry, self._clock.monotonic),
@@ -217,7 +220,7 @@ def _agents(settings: Settings, fetcher: Fetcher) -> HttpAgents:
 
 
 async def _check_addresses(settings: Settings, policy: KVCachePolicy, agents: HttpAgents) -> None:
-    addresses = await agents.discover(policy.spec.selector)
+    addresses = (await agents.discover(policy)).agents
     if not addresses:
         text = "is empty and no agents were given: a standalone control plane needs the agents' addresses"
         raise SpecError(Problem("spec.selector.addresses", text))
@@ -228,7 +231,7 @@ async def _check_addresses(settings: Settings, policy: KVCachePolicy, agents: Ht
 
 async def _new_token(state: StateDir, policy: KVCachePolicy, agents: HttpAgents, clock: WallClock) -> int:
     """A token above all earlier ones, stored before it is used."""
-    reports = await agents.reports(await agents.discover(policy.spec.selector))
+    reports = await agents.reports((await agents.discover(policy)).agents)
     held = [report.running.token for report in reports.values() if isinstance(report, Report)]
     token = next_token(previous_token(state), max(held, default=0), clock.unix_milliseconds())
     keep_token(state, token)

@@ -24,6 +24,8 @@ from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.clock import WallClock
+from kvtune_operator.house import OneHouse
+from kvtune_operator.ports import Sources
 from kvtune_operator.reconcile import Reconciler
 from kvtune_operator.settings import Settings
 from kvtune_operator.statedir import StateDir
@@ -115,7 +117,7 @@ async def ticked(folder: Path, mode: str, count: int) -> Ticked:
             fetcher = Fetcher(client, timeout_seconds=TIMEOUT_SECONDS, parallel=settings.http_parallel)
             reconciler = Reconciler(
                 agents=HttpAgents(fetcher, TokenFile(settings.token_file), addresses=addresses),
-                metrics=ScrapeMetrics(fetcher),
+                house=OneHouse(Sources(metrics=ScrapeMetrics(fetcher))),
                 objects=objects,
                 events=FileEvents(state.events),
                 clock=clock,

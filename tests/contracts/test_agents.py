@@ -1,7 +1,7 @@
 """What every way to reach agents must do: ports `Agents` and `Metrics`, simulated and over HTTP."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from kvtune_agent.agent import Agent, open_agent
 from kvtune_agent.app import create_app
 from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile as AgentTokenFile
-from kvtune_api.policy import Selector
 from kvtune_api.wire import Counters, Report, Role
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile
 from kvtune_operator.adapters.fetch import Fetcher
@@ -22,7 +21,7 @@ from kvtune_tuner.sli import Missing, MissingReason
 from tests.agent.fake_clock import FakeClock as AgentClock
 from tests.fakes.clock import FakeClock
 from tests.fakes.pool import FakeAgents, FakeMetrics, Pool
-from tests.fakes.samples import cache_config, incumbent_push, push
+from tests.fakes.samples import cache_config, incumbent_push, policy, push
 from tests.fakes.servers import app_server
 from tests.fakes.sim import PoolSettings
 
@@ -116,11 +115,17 @@ async def report_of(world: World, name: str) -> Report:
     return report
 
 
+async def newest_of(world: World, names: Sequence[str]) -> Mapping[str, Counters | Missing]:
+    return await world.metrics.newest(await world.agents.reports(names))
+
+
 async def test_the_addresses_of_a_selector_are_its_agents_sorted(world: World) -> None:
     first, second = world.names
-    selector = Selector(addresses=(f"{second}/", f"{first}/"))
+    asked = policy(selector={"addresses": [f"{second}/", f"{first}/"]})
 
-    assert await world.agents.discover(selector) == tuple(sorted(world.names))
+    found = await world.agents.discover(asked)
+
+    assert found.agents == tuple(sorted(world.names))
 
 
 async def test_every_agent_reports_what_it_runs_and_can_change(world: World) -> None:
@@ -227,7 +232,7 @@ async def test_no_pushes_are_no_error(world: World) -> None:
 
 
 async def test_the_newest_counters_are_of_a_grid_time_that_has_passed(world: World) -> None:
-    newest = await world.metrics.newest(world.names)
+    newest = await newest_of(world, world.names)
 
     for name in world.names:
         counters = newest[name]
@@ -242,7 +247,7 @@ async def test_the_newest_counters_are_of_a_grid_time_that_has_passed(world: Wor
 
 
 async def test_counters_of_a_past_grid_time_are_what_they_were(world: World) -> None:
-    newest = await world.metrics.newest(world.names)
+    newest = await newest_of(world, world.names)
     first = newest[world.names[0]]
     assert isinstance(first, Counters)
     world.advance(8.0)
@@ -254,7 +259,7 @@ async def test_counters_of_a_past_grid_time_are_what_they_were(world: World) -> 
 
 async def test_counters_grow(world: World) -> None:
     first, _ = world.names
-    newest = (await world.metrics.newest([first]))[first]
+    newest = (await newest_of(world, [first]))[first]
     assert isinstance(newest, Counters)
 
     earlier = (await world.metrics.counters_at([first], newest.at - 5))[first]
@@ -285,7 +290,7 @@ async def test_counters_of_a_dead_agent_are_missing_and_hide_no_other(world: Wor
     first, _ = world.names
 
     for found in (
-        await world.metrics.newest([first, DEAD]),
+        await newest_of(world, [first, DEAD]),
         await world.metrics.counters_at([first, DEAD], world.now() // 5 * 5 - 5),
     ):
         assert isinstance(found[first], Counters)

@@ -7,9 +7,10 @@ from datetime import datetime
 from kvtune_api.errors import Conflict, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.metadata import Metadata
+from kvtune_api.names import FINALIZER
 from kvtune_api.policy import KVCachePolicy, PolicySpec
 from kvtune_api.status import PolicyStatus
-from kvtune_operator.ports import Objects
+from kvtune_operator.ports import Objects, Stored
 from kvtune_tuner.model import Command, Event, EventType, Verb
 
 
@@ -54,7 +55,25 @@ class FakeObjects(Objects):
         self._check()
         return self._policies.get(name)
 
-    async def put_policy_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
+    async def protect(self, policy: Stored) -> Stored:
+        """Set the finalizer."""
+        self._check()
+        return self._with_finalizers(policy, (FINALIZER,))
+
+    async def unprotect(self, policy: Stored) -> Stored:
+        """Remove the finalizer."""
+        self._check()
+        return self._with_finalizers(policy, None)
+
+    def _with_finalizers(self, policy: Stored, wanted: tuple[str, ...] | None) -> Stored:
+        held = self._policies.get(policy.metadata.name)
+        if held is None or held.metadata.finalizers == wanted:
+            return policy
+        if held.metadata.resource_version != policy.metadata.resource_version:
+            raise Conflict(f"policy {policy.metadata.name}: was written by somebody else")
+        return self._store_policy(replace(held, metadata=replace(held.metadata, finalizers=wanted)))
+
+    async def put_policy_status(self, policy: Stored, status: PolicyStatus) -> Stored:
         """Write the status if nobody has written since `policy` was read."""
         self._check()
         held = self._policies.get(policy.metadata.name)
@@ -132,7 +151,7 @@ class FakeEvents:
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
 
-    async def record(self, policy: KVCachePolicy, events: Sequence[Event], now: datetime) -> None:
+    async def record(self, policy: Stored, events: Sequence[Event], now: datetime) -> None:
         """Keep the events."""
         for event in events:
             for index, known in enumerate(self.recorded):

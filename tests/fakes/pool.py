@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import Selector
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import (
     GRID_SECONDS,
     Counters,
@@ -20,7 +20,8 @@ from kvtune_api.wire import (
     Role,
     Running,
 )
-from kvtune_operator.ports import Accepted, Clock, Refused, Unreachable
+from kvtune_operator.ports import Accepted, Clock, Discovered, Refused, Unreachable
+from kvtune_tuner.model import PoolSeen
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.responses import Surface, flat
 from tests.fakes.sim import Life, Noise, PoolSettings, SimAgent
@@ -238,14 +239,17 @@ def _stale(reason: str, message: str) -> Refused:
 class FakeAgents:
     """Implement `ports.Agents` over a pool. `selector.addresses`, where given, chooses among the pool."""
 
+    seen = PoolSeen()
+    """What nodes and pods say; tests replace it."""
+
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
 
-    async def discover(self, selector: Selector) -> tuple[str, ...]:
-        """The pool's agents, or those that the selector names."""
-        wanted = {address.rstrip("/") for address in selector.addresses}
-        return tuple(sorted(wanted)) if wanted else self._pool.names()
+    async def discover(self, policy: KVCachePolicy) -> Discovered:
+        """The pool's agents, or those that the policy names."""
+        wanted = {address.rstrip("/") for address in policy.spec.selector.addresses}
+        return Discovered(agents=tuple(sorted(wanted)) if wanted else self._pool.names(), pool=self.seen)
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Ask the pool."""
@@ -265,10 +269,10 @@ class FakeMetrics:
         self._pool = pool
         self._clock = clock
 
-    async def newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
+    async def newest(self, reports: Mapping[str, Report | Unreachable]) -> Mapping[str, Counters | Missing]:
         """The counters at the newest grid time."""
         now = self._clock.now().timestamp()
-        return {name: self._pool.newest(name, now) for name in agents}
+        return {name: self._pool.newest(name, now) for name in reports}
 
     async def counters_at(
         self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0

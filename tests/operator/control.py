@@ -10,7 +10,8 @@ from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.policy import KVCachePolicy, PolicySpec
 from kvtune_api.status import Condition, PolicyStatus
 from kvtune_api.wire import Counters, Push, Report, Role
-from kvtune_operator.ports import Accepted, Refused, Unreachable
+from kvtune_operator.house import OneHouse
+from kvtune_operator.ports import Accepted, Invalid, Refused, Sources, Stored, Unreachable
 from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_tuner.model import Command, Event
 from kvtune_tuner.sli import Missing
@@ -60,7 +61,7 @@ class FragileObjects(FakeObjects):
         self._after("put_experiment")
         return stored
 
-    async def put_policy_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
+    async def put_policy_status(self, policy: Stored, status: PolicyStatus) -> Stored:
         """Write, and die before or after where asked."""
         self._before("put_policy_status")
         stored = await super().put_policy_status(policy, status)
@@ -108,11 +109,11 @@ class FragileMetrics(FakeMetrics):
 
     broken: str | None = None
 
-    async def newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
+    async def newest(self, reports: Mapping[str, Report | Unreachable]) -> Mapping[str, Counters | Missing]:
         """The newest counters."""
         if self.broken is not None:
             raise Unavailable(self.broken)
-        return await super().newest(agents)
+        return await super().newest(reports)
 
     async def counters_at(
         self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0
@@ -146,7 +147,7 @@ class Control:
         """Another control plane over the same world."""
         return Reconciler(
             agents=self.agents,
-            metrics=self.metrics,
+            house=OneHouse(Sources(metrics=self.metrics)),
             objects=self.objects,
             events=self.events,
             clock=self.clock,
@@ -169,6 +170,7 @@ class Control:
         """The stored policy."""
         found = await self.objects.policy(NAME)
         assert found is not None, "the policy is gone"
+        assert not isinstance(found, Invalid), found.error
         return found
 
     async def status(self) -> PolicyStatus:

@@ -11,13 +11,12 @@ import pytest
 
 from kvtune_api.codec import canonical
 from kvtune_api.errors import Unavailable
-from kvtune_api.policy import Selector
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
 from kvtune_operator.adapters.fetch import REPORT_BYTES, Fetcher
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from tests.fakes.pool import Pool
-from tests.fakes.samples import cache_config, push
+from tests.fakes.samples import cache_config, policy, push
 from tests.fakes.servers import answering, dripping, raw_server, refusal, stuck
 from tests.fakes.sim import PoolSettings
 
@@ -171,7 +170,9 @@ async def test_given_addresses_are_used_in_place_of_the_selectors(
 ) -> None:
     given = HttpAgents(Fetcher(client), TokenFile(token), addresses=("http://B:2/", "http://a:1"))
 
-    assert await given.discover(Selector(addresses=("http://c:3",))) == ("http://a:1", "http://b:2")
+    found = await given.discover(policy(selector={"addresses": ["http://c:3"]}))
+
+    assert found.agents == ("http://a:1", "http://b:2")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,59 @@ class AgentSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSeen:
+    """What nodes and pods say of a pool, beside the agents that were found."""
+
+    leaving: Mapping[str, str] = field(default_factory=dict)
+    """Agents that are about to leave or are not ready, and why: drain, eviction, rollout, readiness."""
+
+    contested: Mapping[str, str] = field(default_factory=dict)
+    """Agents that the selector selects too, but that belong to an older policy (its name)."""
+
+    reason: Reason | None = None
+    """Why there are fewer agents than the selector asks for: NoNodes, NoPods, NoPort, PodsNotReady, ..."""
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalls:
+    """Profile samples of one agent in one window, by what they waited for."""
+
+    load: float
+    store: float
+    evict: float
+    total: float
+
+    @property
+    def share(self) -> float | None:
+        """Stalled samples / all samples; None without samples."""
+        return (self.load + self.store + self.evict) / self.total if self.total > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why something is not allowed."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the control plane allows a policy now, whatever the policy says."""
+
+    no_start: Hold | None = None
+    """Why no experiment may start: a freeze window, too many experiments elsewhere, the kill switch."""
+
+    no_experiment: Hold | None = None
+    """Why a running experiment must end: a freeze window, the kill switch."""
+
+    exposed_share: float = 1.0
+    """At most this share of the agents runs an unproven candidate at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """Everything that one step of one policy may look at. Nothing else enters a decision."""
 
@@ -96,6 +149,14 @@ class Seen:
 
     shutdown: bool = False
     """True when the control plane is being stopped: end the experiment, restore the incumbents."""
+
+    invalid: str = ""
+    """What is wrong with the policy's spec as stored; `policy` then holds the running experiment's spec."""
+
+    pool: PoolSeen = PoolSeen()
+    limits: Limits = Limits()
+    stalls: Mapping[tuple[float, float], Mapping[str, Stalls | Missing]] = field(default_factory=dict)
+    """Profile samples by window (engine seconds) and agent; empty where no profiles are configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

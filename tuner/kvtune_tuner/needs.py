@@ -34,6 +34,17 @@ def exact(experiment: KVCacheExperiment | None, now_s: float) -> tuple[float, ..
     return tuple(sorted(wanted))
 
 
+def profiled(experiment: KVCacheExperiment | None, now_s: float) -> tuple[tuple[float, float], ...]:
+    """The measuring window that is due, for which profiles are wanted (engine seconds)."""
+    if experiment is None or experiment.status.outcome is not None:
+        return ()
+    epoch = experiment.status.epoch
+    due = epoch is not None and experiment.status.phase in (Phase.RUN_IN, Phase.MEASURING)
+    if epoch is None or not due or now_s < epoch.measure_to:
+        return ()
+    return ((epoch.measure_from, epoch.measure_to),)
+
+
 def half(start: float, end: float) -> float:
     """The grid time nearest to the middle of a window."""
     return start + round((end - start) / 10.0) * 5.0

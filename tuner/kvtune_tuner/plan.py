@@ -13,6 +13,7 @@ from kvtune_api.knobs import config as config_of
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.policy import Mode, PolicySpec
 from kvtune_api.status import PolicyStatus, Truth
+from kvtune_tuner.accept import accepted
 from kvtune_tuner.begin import considered
 from kvtune_tuner.breaker import guarded
 from kvtune_tuner.converge import pushes
@@ -42,7 +43,7 @@ def plan(seen: Seen) -> Plan:
     draft = _draft(seen)
     if seen.fenced:
         return _fenced(draft)
-    draft = _incumbent(observed(_known(draft)))
+    draft = _incumbent(observed(_known(accepted(draft))))
     for command in seen.commands:
         draft = _commanded(draft, command)
     draft = _interrupted(draft)
@@ -187,6 +188,9 @@ def _interrupted(draft: Draft) -> Draft:
     settings = spec.policy_spec.experiment
     if seen.policy.metadata.deletion_timestamp is not None:
         return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was removed")
+    if seen.invalid:
+        text = f"the policy's spec is not valid any more: {seen.invalid}"
+        return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, text)
     if spec_hash(seen.policy.spec) != spec_hash(spec.policy_spec):
         return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was edited")
     if pause := _pause_reason(draft):

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from kvtune_api.codec import canonical, parse_json
 from kvtune_api.errors import SpecError, Unavailable
-from kvtune_api.policy import Selector
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Push, Refusal, Report, Running
 from kvtune_operator.adapters.fetch import REPORT_BYTES, Answer, Fetcher
-from kvtune_operator.ports import Accepted, Agents, Refused, Unreachable
+from kvtune_operator.ports import Accepted, Agents, Discovered, Refused, Unreachable
 
 TRY_AGAIN = frozenset({408, 425, 429})
 """4xx answers that are about the moment, not about the push."""
@@ -50,10 +50,10 @@ class HttpAgents(Agents):
         self._addresses = tuple(addresses)
         self._insecure = insecure
 
-    async def discover(self, selector: Selector) -> tuple[str, ...]:
+    async def discover(self, policy: KVCachePolicy) -> Discovered:
         """The configured addresses, sorted, each once; nothing is asked of the network."""
-        addresses = self._addresses or selector.addresses
-        return tuple(sorted({normal(address) for address in addresses}))
+        addresses = self._addresses or policy.spec.selector.addresses
+        return Discovered(agents=tuple(sorted({normal(address) for address in addresses})))
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Ask every agent what it runs. Two addresses of one agent: only the first counts."""

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from kvtune_api.codec import canonical
 from kvtune_api.names import Reason
-from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.eventlog import KeptEvent, read_events
-from kvtune_operator.ports import Events
+from kvtune_operator.ports import Events, Stored
 from kvtune_operator.storage import write_text
 from kvtune_tuner.model import Event, EventType
 
@@ -36,7 +35,7 @@ class FileEvents(Events):
         self._kept = kept
         self._events: dict[_Key, KeptEvent] = {_key(event): event for event in read_events(path)}
 
-    async def record(self, policy: KVCachePolicy, events: Sequence[Event], now: datetime) -> None:
+    async def record(self, policy: Stored, events: Sequence[Event], now: datetime) -> None:
         """Record the events; equal ones are counted, not repeated."""
         shown = [self._add(policy.metadata.name, event, now) for event in events]
         if any(shown):

@@ -16,7 +16,6 @@ from kvtune_operator.ports import Unreachable
 T = TypeVar("T")
 
 REPORT_BYTES = 1 << 20
-METRICS_BYTES = 4 << 20
 _SHOWN = 80
 
 

@@ -18,7 +18,7 @@ from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.metadata import Metadata
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
-from kvtune_operator.ports import Objects
+from kvtune_operator.ports import Objects, Stored
 from kvtune_operator.statedir import (
     StateDir,
     StateLock,
@@ -75,7 +75,15 @@ class FileObjects(Objects):
         """The policy with its status; None when its file is gone."""
         return await self._in_thread(lambda: read(KVCachePolicy, self._state.policy_file(name)))
 
-    async def put_policy_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
+    async def protect(self, policy: Stored) -> Stored:
+        """Nothing: a policy's file is withdrawn, not deleted, and stays until its experiment has ended."""
+        return policy
+
+    async def unprotect(self, policy: Stored) -> Stored:
+        """Nothing, as `protect` does nothing."""
+        return policy
+
+    async def put_policy_status(self, policy: Stored, status: PolicyStatus) -> Stored:
         """Write the status; raise `Conflict` when the policy was written since it was read."""
         return await self._in_thread(lambda: self._put_status(policy, status))
 
@@ -120,7 +128,7 @@ class FileObjects(Objects):
             metadata = replace(held.metadata, deletion_timestamp=now.isoformat())
             self._store_policy(replace(held, metadata=metadata))
 
-    def _put_status(self, policy: KVCachePolicy, status: PolicyStatus) -> KVCachePolicy:
+    def _put_status(self, policy: Stored, status: PolicyStatus) -> KVCachePolicy:
         name = policy.metadata.name
         held = read(KVCachePolicy, self._state.policy_file(name))
         version = held.metadata.resource_version if held else None

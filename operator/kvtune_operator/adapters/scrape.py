@@ -1,7 +1,7 @@
 """SLIs by direct scrape of the agents: the port `Metrics` where no Prometheus is configured.
 
-`/metrics` gives the newest counters. A past moment comes from what was scraped before, else from the agent's
-own ring by `GET /v1/report?at=`, so a restarted control plane misses no window bound that agents still hold.
+The reports of a tick give the newest counters. A past moment comes from an earlier report, else from the
+agent's own ring by `GET /v1/report?at=`, so a restarted control plane misses no bound that agents hold.
 """
 
 import math
@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from kvtune_api.wire import GRID_SECONDS, Counters, Report
 from kvtune_operator.adapters.agents import fetch_report
-from kvtune_operator.adapters.exposition import counters_of
-from kvtune_operator.adapters.fetch import METRICS_BYTES, Fetcher
+from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.ports import Metrics, Unreachable
 from kvtune_tuner.sli import Missing, MissingReason
 
 KEPT_PER_AGENT = 512
-ACCEPT = "text/plain;version=0.0.4"
 
 
 class ScrapeMetrics(Metrics):
@@ -27,10 +25,10 @@ class ScrapeMetrics(Metrics):
         self._kept_per_agent = kept_per_agent
         self._samples: dict[str, OrderedDict[float, Counters]] = {}
 
-    async def newest(self, agents: Sequence[str]) -> Mapping[str, Counters | Missing]:
-        """The counters of every agent at its newest closed grid time."""
-        self._samples = {agent: kept for agent, kept in self._samples.items() if agent in set(agents)}
-        return await self._fetcher.for_each(agents, self._scrape)
+    async def newest(self, reports: Mapping[str, Report | Unreachable]) -> Mapping[str, Counters | Missing]:
+        """The counters of every agent at its newest closed grid time, as its report has them."""
+        self._samples = {agent: kept for agent, kept in self._samples.items() if agent in reports}
+        return {agent: self._reported(agent, report) for agent, report in reports.items()}
 
     async def counters_at(
         self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0
@@ -42,18 +40,14 @@ class ScrapeMetrics(Metrics):
 
         return await self._fetcher.for_each(agents, find)
 
-    async def _scrape(self, agent: str) -> Counters | Missing:
-        url = f"{agent}/metrics"
-        answer = await self._fetcher.get(url, limit_bytes=METRICS_BYTES, accept=ACCEPT)
-        if isinstance(answer, Unreachable):
-            return Missing(reason=MissingReason.UNREACHABLE, message=answer.message)
-        if answer.status != 200:
-            message = f"GET {url}: HTTP {answer.status} {answer.shown}".strip()
-            return Missing(reason=MissingReason.UNREACHABLE, message=message)
-        found = counters_of(answer.body, url)
-        if isinstance(found, Counters):
-            self._keep(agent, found)
-        return found
+    def _reported(self, agent: str, report: Report | Unreachable) -> Counters | Missing:
+        if isinstance(report, Unreachable):
+            return Missing(reason=MissingReason.UNREACHABLE, message=report.message)
+        if report.counters is None:
+            why = report.missing or "no reason given"
+            return Missing(reason=MissingReason.NO_DATA, message=f"{agent}: no counters ({why})")
+        self._keep(agent, report.counters)
+        return report.counters
 
     async def _ask(self, agent: str, at: float, slack_seconds: float) -> Counters | Missing:
         moment = at // GRID_SECONDS * GRID_SECONDS
