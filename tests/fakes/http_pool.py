@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request, Response
 
 from kvtune_api.codec import canonical, parse_json
 from kvtune_api.errors import SpecError
-from kvtune_api.names import Metric
 from kvtune_api.wire import Counters, Push, Refusal, Report
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from tests.fakes.pool import Pool
@@ -60,12 +59,6 @@ class HttpPool:
                 case answer:
                     assert_never(answer)
 
-        @app.get("/metrics")
-        async def metrics() -> Response:
-            found = self.pool.newest(name, self._now())
-            text = exposition(found) if isinstance(found, Counters) else ""
-            return Response(text, media_type="text/plain")
-
         return app
 
     def _at(self, report: Report, name: str, at: float) -> Report:
@@ -84,25 +77,3 @@ async def serving(pool: HttpPool) -> AsyncIterator[dict[str, str]]:
     async with contextlib.AsyncExitStack() as stack:
         names = pool.pool.names()
         yield {name: await stack.enter_async_context(app_server(pool.app(name))) for name in names}
-
-
-def exposition(counters: Counters) -> str:
-    """Counters as Prometheus text."""
-    values = {
-        Metric.AGENT_COUNTERS_AT: counters.at,
-        Metric.AGENT_STARTED_AT: counters.started_at,
-        f"{Metric.VLLM_REQUESTS}_total": counters.requests,
-        f"{Metric.VLLM_PROMPT_TOKENS}_total": counters.prompt_tokens,
-        f"{Metric.VLLM_DEVICE_HITS}_total": counters.hit_tokens,
-        f"{Metric.AGENT_EVICTION_PASSES}_total": counters.eviction_passes,
-        f"{Metric.AGENT_BYTES_DOWN}_total": counters.bytes_down,
-        f"{Metric.AGENT_ERRORS}_total": counters.errors,
-        f"{Metric.AGENT_NEW_ROOTS}_total": counters.new_session_roots,
-    }
-    lines = [f"{name} {value!r}" for name, value in values.items() if value is not None]
-    if counters.ttft is not None:
-        bounds = [*map(str, counters.ttft.bounds), "+Inf"]
-        for bound, count in zip(bounds, counters.ttft.counts, strict=True):
-            lines.append(f'{Metric.VLLM_TTFT}_bucket{{le="{bound}"}} {count!r}')
-        lines.append(f"{Metric.VLLM_TTFT}_sum {counters.ttft.sum!r}")
-    return "\n".join(lines) + "\n"
