@@ -15,10 +15,10 @@ from kvtune_api.codec import frozen
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.ledger import LEDGER_VERSION, RING_ROWS, Checkpoint, Decision, Row
 from kvtune_api.metadata import Metadata
-from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
+from kvtune_api.names import API_VERSION, ExperimentConditionType, Outcome, OutcomeReason, Phase
 from kvtune_api.packing import Packed
 from kvtune_api.policy import PolicySpec
-from kvtune_api.status import Pair
+from kvtune_api.status import Pair, Truth
 
 
 class Kind(StrEnum):
@@ -155,6 +155,34 @@ class Breach:
 
 
 @frozen
+class ExperimentCondition:
+    """One aspect of an experiment's state, as Kubernetes writes conditions."""
+
+    type: ExperimentConditionType
+    status: Truth
+    reason: Annotated[str, Field(max_length=64)]
+    """A phase, an outcome's reason, or Undecided."""
+
+    message: Annotated[str, Field(max_length=1024)]
+    last_transition_time: datetime
+    observed_generation: int = 0
+
+
+@frozen
+class ExperimentShown:
+    """The tests as `kubectl get` shows them, as of the last block."""
+
+    effect: Annotated[str, Field(max_length=64)] = ""
+    """Mean Delta of the objective with its interval in points, such as `+2.1 [+1.0, +3.2]`."""
+
+    e_value: Annotated[str, Field(max_length=64)] = ""
+    """Superiority's e-value against what it needs, such as `34.1/20`."""
+
+    deltas: Annotated[str, Field(max_length=64)] = ""
+    """Deltas judged of the most that there may be, such as `12/24`."""
+
+
+@frozen
 class ExperimentStatus:
     """The bounded ledger."""
 
@@ -215,7 +243,19 @@ class ExperimentStatus:
     outcome: Outcome | None = None
     reason: OutcomeReason | None = None
     message: Annotated[str, Field(max_length=1024)] = ""
+    decided_at: float | None = None
+    """Engine seconds at which the outcome became known; the incumbents may still be on their way back."""
+
+    exposed: bool = False
+    """Whether some agent may run the candidate."""
+
+    exposed_changed_at: float | None = None
+    """Engine seconds at which `exposed` changed last."""
+
     ended_at: datetime | None = None
+    shown: ExperimentShown = ExperimentShown()
+    conditions: Annotated[tuple[ExperimentCondition, ...], Field(max_length=8)] = ()
+    """Running, Decided, Exposed: derived from all the rest when the experiment is stored in a cluster."""
 
 
 @frozen

@@ -110,6 +110,19 @@ class ConditionType(StrEnum):
     INCUMBENT_HEALTHY = "IncumbentHealthy"
 
 
+class ExperimentConditionType(StrEnum):
+    """What a condition of an experiment is about (`kubectl wait --for=condition=Decided kvx/NAME`)."""
+
+    RUNNING = "Running"
+    """True until the incumbents, or the winner, run everywhere and the record is closed."""
+
+    DECIDED = "Decided"
+    """True once the outcome is known."""
+
+    EXPOSED = "Exposed"
+    """True while some agent may run the candidate."""
+
+
 class Reason(StrEnum):
     """Machine reasons of conditions and events."""
 

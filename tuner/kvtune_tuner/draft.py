@@ -14,7 +14,7 @@ from kvtune_api.status import Condition, PolicyStatus, Truth
 from kvtune_api.wire import GRID_SECONDS, Counters, Report, Role
 from kvtune_tuner.configs import distance
 from kvtune_tuner.model import Command, Event, EventType, Seen
-from kvtune_tuner.phases import Turn, after
+from kvtune_tuner.phases import EXPOSED, Turn, after
 from kvtune_tuner.sli import CounterSample, Missing, MissingReason, WindowCounts, increase
 from kvtune_tuner.space import Space, live_knobs
 
@@ -139,6 +139,9 @@ def turned(draft: Draft, turn: Turn, *, deadline: float) -> Draft:
     record = draft.live.status
     phase = after(record.phase, turn)
     record = replace(record, phase=phase, phase_since=draft.now_s, deadline=deadline)
+    exposed = phase in EXPOSED or (phase is Phase.ROLLING_BACK and record.exposed)
+    if exposed is not record.exposed:
+        record = replace(record, exposed=exposed, exposed_changed_at=draft.now_s)
     return with_record(waiting(draft, _WAITS.get(phase, "")), record)
 
 
@@ -152,7 +155,13 @@ def ended(draft: Draft, outcome: Outcome, reason: OutcomeReason, message: str) -
     draft = bumped(turned(draft, Turn.ENDED, deadline=deadline))
     return with_record(
         draft,
-        replace(draft.live.status, outcome=outcome, reason=reason, message=message[:MESSAGE_LIMIT]),
+        replace(
+            draft.live.status,
+            outcome=outcome,
+            reason=reason,
+            message=message[:MESSAGE_LIMIT],
+            decided_at=draft.now_s,
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from kvtune_api.experiment import Evidence, KVCacheExperiment
+from kvtune_api.experiment import Evidence, ExperimentShown, KVCacheExperiment
 from kvtune_tuner.interval import Interval, asymptotic_interval, inverted_interval
 from kvtune_tuner.ledger import ratio, read, test_deltas
 from kvtune_tuner.scoring import HIT_RATE, TTFT, guardrail_value, score
@@ -35,6 +35,18 @@ def evidence(experiment: KVCacheExperiment) -> Evidence:
         control=_arm_means(experiment, candidate=False),
         guardrails={g.name: g.noninferior.mean - g.margin for g in last.tests.guardrails if g.noninferior.n},
         sample_ratio="NotAvailable" if gate.p_value is None else f"{gate.p_value:.3g}",
+    )
+
+
+def shown(found: Evidence, max_pairs: int) -> ExperimentShown:
+    """The evidence in the few characters of a column; effect and interval in points."""
+    effect = "" if found.effect is None else f"{100 * found.effect:+.1f}"
+    if effect and found.interval is not None:
+        effect += f" [{100 * found.interval[0]:+.1f}, {100 * found.interval[1]:+.1f}]"
+    return ExperimentShown(
+        effect=effect,
+        e_value=f"{found.e_value:.3g}/{found.threshold:g}" if found.e_value and found.threshold else "",
+        deltas=f"{found.deltas}/{max_pairs}",
     )
 
 

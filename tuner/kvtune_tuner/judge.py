@@ -6,7 +6,7 @@ from kvtune_api.experiment import Kind
 from kvtune_api.names import Outcome, OutcomeReason, Reason
 from kvtune_api.policy import Mode
 from kvtune_tuner.draft import Draft, bumped, ended, turned, with_event, with_record
-from kvtune_tuner.evidence import evidence
+from kvtune_tuner.evidence import evidence, shown
 from kvtune_tuner.ledger import decision, read
 from kvtune_tuner.phases import Turn
 from kvtune_tuner.promote import begin_promotion
@@ -20,9 +20,15 @@ def block_judged(draft: Draft) -> Draft:
         return draft
     last = readings[-1]
     record = draft.live.status
+    found = evidence(draft.live)
     draft = with_record(
         draft,
-        replace(record, decisions=(*record.decisions, decision(last)), evidence=evidence(draft.live)),
+        replace(
+            record,
+            decisions=(*record.decisions, decision(last)),
+            evidence=found,
+            shown=shown(found, draft.live.spec.max_pairs),
+        ),
     )
     match last.verdict:
         case Continue():

@@ -258,6 +258,10 @@ def _promoted(draft: Draft, message: str) -> Draft:
     won = f"{draft.live.status.message}; watch: {message}"
     draft = turned(draft, Turn.WATCHED, deadline=draft.now_s)
     record = replace(
-        draft.live.status, outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR, message=won[:1000]
+        draft.live.status,
+        outcome=Outcome.PROMOTED,
+        reason=OutcomeReason.SUPERIOR,
+        message=won[:1000],
+        decided_at=draft.now_s,
     )
     return with_record(draft, record)
