@@ -6,19 +6,16 @@ State lies in a locked directory, agents are reached over HTTP, time comes from 
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import assert_never
 
-import httpx
-
-from kvtune_api.errors import Problem, SpecError, Unavailable
+from kvtune_api.errors import Problem, SpecError
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
 from kvtune_operator.adapters.event_files import FileEvents
-from kvtune_operator.adapters.fetch import Fetcher
+from kvtune_operator.adapters.fetch import Fetcher, Trust, fetching, trusting
 from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.clock import WallClock
@@ -36,9 +33,6 @@ log = logging.getLogger(__name__)
 
 STOPPED, FENCED = 0, 7
 """Results of `run_standalone`; FENCED is the command line's exit code of that name."""
-
-KEPT_CONNECTIONS = 1000
-"""One connection is kept per agent; how many requests run at once is bounded by the fetcher."""
 
 LOCK_ATTEMPTS = 5
 LOCK_PAUSE_WALL_SECONDS = 0.1
@@ -65,10 +59,7 @@ async def run_standalone(
     try:
         events = FileEvents(state.events)
         policy = await objects.apply_policy(policy_document)
-        async with _client(settings) as client:
-            fetcher = Fetcher(
-                client, timeout_seconds=settings.http_timeout_seconds, parallel=settings.http_parallel
-            )
+        async with _fetcher(settings) as fetcher:
             agents = _agents(settings, fetcher)
             await _check_addresses(settings, policy, agents)
             token = await _new_token(state, policy, agents, clock)
@@ -86,8 +77,7 @@ async def agent_ports(
     addresses: Sequence[str], token_file: Path, *, timeout_seconds: float = 2.0
 ) -> AsyncIterator[tuple[Agents, Metrics]]:
     """Open the ports to some agents, for who looks at them beside a control plane (the demo)."""
-    async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False, follow_redirects=False) as client:
-        fetcher = Fetcher(client, timeout_seconds=timeout_seconds)
+    async with fetching(timeout_seconds=timeout_seconds) as fetcher:
         agents = HttpAgents(fetcher, TokenFile(token_file), addresses=addresses)
         yield agents, ScrapeMetrics(fetcher)
 
@@ -194,22 +184,12 @@ async def _held(state: StateDir, settings: Settings, clock: WallClock) -> FileOb
     return FileObjects(state, history_limit=settings.history_limit)
 
 
-def _client(settings: Settings) -> httpx.AsyncClient:
-    """One client for all agents: no proxies from the environment, no redirects."""
-    verify: ssl.SSLContext | bool = True
-    if settings.ca_file is not None:
-        try:
-            verify = ssl.create_default_context()
-            verify.load_verify_locations(cafile=settings.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise Unavailable(f"{settings.ca_file}: {error}") from error
-    limits = httpx.Limits(max_connections=KEPT_CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
-    return httpx.AsyncClient(
-        verify=verify,
-        limits=limits,
-        timeout=settings.http_timeout_seconds,
-        trust_env=False,
-        follow_redirects=False,
+def _fetcher(settings: Settings) -> contextlib.AbstractAsyncContextManager[Fetcher]:
+    """One fetcher for all agents."""
+    ca_file = settings.ca_file
+    trust = Trust(context=trusting(str(ca_file)) if ca_file is not None else None)
+    return fetching(
+        timeout_seconds=settings.http_timeout_seconds, parallel=settings.http_parallel, trust=lambda: trust
     )
 
 

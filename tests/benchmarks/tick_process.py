@@ -9,23 +9,23 @@ import json
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
-import httpx
+import aiohttp
 
 from kvtune_api import codec
 from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile
 from kvtune_operator.adapters.event_files import FileEvents
-from kvtune_operator.adapters.fetch import Fetcher
+from kvtune_operator.adapters.fetch import Answer, Fetcher, session_of_agents
 from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.clock import WallClock
 from kvtune_operator.house import OneHouse
-from kvtune_operator.ports import Sources
+from kvtune_operator.ports import Sources, Unreachable
 from kvtune_operator.reconcile import Reconciler
 from kvtune_operator.settings import Settings
 from kvtune_operator.statedir import StateDir
@@ -65,40 +65,29 @@ class Ticked:
     waiting_for: str
 
 
-class _Counted(httpx.AsyncByteStream):
-    """A body whose bytes are counted."""
-
-    def __init__(self, stream: httpx.AsyncByteStream, seen: Exchanged) -> None:
-        self._stream = stream
-        self._seen = seen
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._stream:
-            self._seen.bytes_in += len(part)
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Counting(httpx.AsyncHTTPTransport):
+class _Counting(Fetcher):
     """Count calls and the bytes of bodies."""
 
-    def __init__(self, seen: Exchanged, limits: httpx.Limits) -> None:
-        super().__init__(limits=limits, trust_env=False)
+    def __init__(self, session: aiohttp.ClientSession, seen: Exchanged, *, parallel: int) -> None:
+        super().__init__(session, timeout_seconds=TIMEOUT_SECONDS, parallel=parallel)
         self._seen = seen
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def get(self, url: str, *, limit_bytes: int, accept: str) -> Answer | Unreachable:
+        """GET, counted."""
+        return self._counted(await super().get(url, limit_bytes=limit_bytes, accept=accept))
+
+    async def put(
+        self, url: str, body: bytes, *, limit_bytes: int, headers: Mapping[str, str]
+    ) -> Answer | Unreachable:
+        """PUT, counted."""
+        self._seen.bytes_out += len(body)
+        return self._counted(await super().put(url, body, limit_bytes=limit_bytes, headers=headers))
+
+    def _counted(self, answer: Answer | Unreachable) -> Answer | Unreachable:
         self._seen.calls += 1
-        self._seen.bytes_out += len(await request.aread())
-        answer = await super().handle_async_request(request)
-        assert isinstance(answer.stream, httpx.AsyncByteStream)
-        return httpx.Response(
-            answer.status_code,
-            headers=answer.headers,
-            stream=_Counted(answer.stream, self._seen),
-            extensions=answer.extensions,
-        )
+        if isinstance(answer, Answer):
+            self._seen.bytes_in += len(answer.body)
+        return answer
 
 
 async def ticked(folder: Path, mode: str, count: int) -> Ticked:
@@ -107,14 +96,12 @@ async def ticked(folder: Path, mode: str, count: int) -> Ticked:
     state = StateDir(Path(mkdtemp(dir=folder)))
     settings = Settings(state_dir=state.path, token_file=folder / "token", agents=addresses)
     clock, seen = WallClock(), Exchanged()
-    limits = httpx.Limits(max_connections=settings.http_parallel, max_keepalive_connections=256)
     objects = FileObjects(state)
     policy = await objects.apply_policy(_policy(mode))
     ticks = []
     try:
-        transport = _Counting(seen, limits)
-        async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
-            fetcher = Fetcher(client, timeout_seconds=TIMEOUT_SECONDS, parallel=settings.http_parallel)
+        async with session_of_agents() as session:
+            fetcher = _Counting(session, seen, parallel=settings.http_parallel)
             reconciler = Reconciler(
                 agents=HttpAgents(fetcher, TokenFile(settings.token_file), addresses=addresses),
                 house=OneHouse(Sources(metrics=ScrapeMetrics(fetcher))),

@@ -14,7 +14,7 @@ from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile as AgentTokenFile
 from kvtune_api.wire import Counters, Report, Role
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile
-from kvtune_operator.adapters.fetch import Fetcher
+from kvtune_operator.adapters.fetch import fetching
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.ports import Accepted, Agents, Metrics, Refused, Unreachable
 from kvtune_tuner.sli import Missing, MissingReason
@@ -84,7 +84,7 @@ async def real(tmp_path: Path) -> AsyncIterator[World]:
         advance(17.0)
         for name in names:
             await feed(client, name, clock.now() - 17.0)
-        fetcher = Fetcher(client, timeout_seconds=10.0)
+        fetcher = await stack.enter_async_context(fetching(timeout_seconds=10.0))
         yield World(
             HttpAgents(fetcher, TokenFile(token_file)),
             ScrapeMetrics(fetcher),

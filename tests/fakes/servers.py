@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.types import ASGIApp
@@ -11,6 +12,9 @@ from kvtune_operator.health import served
 
 Say = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 """Given the request line, write an answer."""
+
+Hear = Callable[[dict[str, str], bytes], Awaitable[tuple[int, bytes]]]
+"""Given the headers (lower case) and the body, a status and a JSON body."""
 
 
 @contextlib.asynccontextmanager
@@ -43,6 +47,34 @@ async def answering(
 
     async with raw_server(say) as address:
         yield address
+
+
+@contextlib.asynccontextmanager
+async def hearing(hear: Hear, *, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Serve what `hear` answers, over https with a context; gives the address."""
+
+    handling: set[asyncio.Task[None] | None] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handling.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
+            head = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+            status, body = await hear(head, await reader.readexactly(int(head.get("content-length", "0"))))
+            kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"HTTP/1.1 {status} X\r\n{kind}Connection: close\r\n\r\n".encode() + body)
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    scheme = "http" if context is None else "https"
+    try:
+        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await asyncio.gather(*(task for task in handling if task is not None))
 
 
 @contextlib.asynccontextmanager

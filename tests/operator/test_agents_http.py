@@ -6,18 +6,17 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from kvtune_api.codec import canonical
 from kvtune_api.errors import Unavailable
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
-from kvtune_operator.adapters.fetch import REPORT_BYTES, Fetcher
+from kvtune_operator.adapters.fetch import REPORT_BYTES, Fetcher, fetching
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from tests.fakes.pool import Pool
 from tests.fakes.samples import cache_config, policy, push
-from tests.fakes.servers import answering, dripping, raw_server, refusal, stuck
+from tests.fakes.servers import answering, dripping, hearing, raw_server, refusal, stuck
 from tests.fakes.sim import PoolSettings
 
 NOW = PoolSettings().start
@@ -41,14 +40,14 @@ def token(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False) as made:
+async def fetcher() -> AsyncIterator[Fetcher]:
+    async with fetching(timeout_seconds=5.0) as made:
         yield made
 
 
 @pytest.fixture
-def agents(client: httpx.AsyncClient, token: Path) -> HttpAgents:
-    return HttpAgents(Fetcher(client, timeout_seconds=5.0), TokenFile(token))
+def agents(fetcher: Fetcher, token: Path) -> HttpAgents:
+    return HttpAgents(fetcher, TokenFile(token))
 
 
 async def ask(agents: HttpAgents, address: str) -> str:
@@ -130,20 +129,18 @@ async def test_an_address_that_is_none_is_unreachable(agents: HttpAgents) -> Non
     assert "http://[::bad" in await ask(agents, "http://[::bad")
 
 
-async def test_an_agent_that_never_answers_ends_with_the_timeout(
-    client: httpx.AsyncClient, token: Path
-) -> None:
-    quick = HttpAgents(Fetcher(client, timeout_seconds=0.05), TokenFile(token))
-    async with stuck() as address:
+async def test_an_agent_that_never_answers_ends_with_the_timeout(token: Path) -> None:
+    async with fetching(timeout_seconds=0.05) as fetcher, stuck() as address:
+        quick = HttpAgents(fetcher, TokenFile(token))
         answer = (await quick.reports([address]))[address]
 
     assert isinstance(answer, Unreachable)
     assert "no whole answer within 0.05 s" in answer.message
 
 
-async def test_an_answer_that_drips_ends_with_the_timeout(client: httpx.AsyncClient, token: Path) -> None:
-    quick = HttpAgents(Fetcher(client, timeout_seconds=0.2), TokenFile(token))
-    async with dripping() as address:
+async def test_an_answer_that_drips_ends_with_the_timeout(token: Path) -> None:
+    async with fetching(timeout_seconds=0.2) as fetcher, dripping() as address:
+        quick = HttpAgents(fetcher, TokenFile(token))
         answer = (await quick.reports([address]))[address]
 
     assert isinstance(answer, Unreachable)
@@ -165,10 +162,8 @@ async def test_the_same_name_asked_twice_is_asked_once(agents: HttpAgents) -> No
         assert isinstance((await agents.reports([address, address]))[address], Report)
 
 
-async def test_given_addresses_are_used_in_place_of_the_selectors(
-    client: httpx.AsyncClient, token: Path
-) -> None:
-    given = HttpAgents(Fetcher(client), TokenFile(token), addresses=("http://B:2/", "http://a:1"))
+async def test_given_addresses_are_used_in_place_of_the_selectors(fetcher: Fetcher, token: Path) -> None:
+    given = HttpAgents(fetcher, TokenFile(token), addresses=("http://B:2/", "http://a:1"))
 
     found = await given.discover(policy(selector={"addresses": ["http://c:3"]}))
 
@@ -203,36 +198,114 @@ async def test_answers_to_a_push(
         assert f"PUT {address}/v1/config" in got.message
 
 
-async def test_the_push_carries_the_token_and_the_whole_body(token: Path) -> None:
-    heads: list[bytes] = []
-    transport = httpx.MockTransport(lambda request: keep(request, heads))
-    async with httpx.AsyncClient(transport=transport) as client:
-        answers = await HttpAgents(Fetcher(client), TokenFile(token)).push({"http://127.0.0.1:9": push()})
+class Heard:
+    """An agent that takes every push with one token and keeps what it was asked."""
 
-    assert answers == {"http://127.0.0.1:9": Accepted()}
-    assert heads == [b"Bearer correct-horse"]
+    def __init__(self, token: str = "correct-horse") -> None:
+        self.token = token
+        self.heads: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, head: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """Answer a push."""
+        self.heads.append(head)
+        self.bodies.append(body)
+        if head["authorization"] != f"Bearer {self.token}":
+            return 401, refusal("Unauthorized")
+        return 200, RUNNING
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens that it was sent."""
+        return [head["authorization"].removeprefix("Bearer ") for head in self.heads]
 
 
-def keep(request: httpx.Request, heads: list[bytes]) -> httpx.Response:
-    heads.append(request.headers["authorization"].encode())
-    assert json.loads(request.content)["policyUID"] == "uid-1"
-    assert request.headers["accept-encoding"] == "identity"
-    return httpx.Response(200, content=RUNNING)
+async def test_the_push_carries_the_token_and_the_whole_body(agents: HttpAgents) -> None:
+    heard = Heard()
+    async with hearing(heard) as address:
+        answers = await agents.push({address: push()})
+
+    assert answers == {address: Accepted()}
+    assert heard.tokens == ["correct-horse"]
+    assert heard.heads[0]["accept-encoding"] == "identity"
+    assert "user-agent" not in heard.heads[0]
+    assert json.loads(heard.bodies[0])["policyUID"] == "uid-1"
 
 
-async def test_a_new_token_is_used_at_once(token: Path) -> None:
+async def test_a_new_token_is_used_at_once(agents: HttpAgents, token: Path) -> None:
     def renew() -> None:
         token.write_text("battery-staple")
 
-    heads: list[bytes] = []
-    transport = httpx.MockTransport(lambda request: keep(request, heads))
-    async with httpx.AsyncClient(transport=transport) as client:
-        agents = HttpAgents(Fetcher(client), TokenFile(token))
-        await agents.push({"http://127.0.0.1:9": push()})
+    heard = Heard()
+    async with hearing(heard) as address:
+        await agents.push({address: push()})
         renew()
-        await agents.push({"http://127.0.0.1:9": push()})
+        await agents.push({address: push()})
 
-    assert heads == [b"Bearer correct-horse", b"Bearer battery-staple"]
+    assert heard.tokens == ["correct-horse", "battery-staple"]
+
+
+class Rotated:
+    """A token that is another one when it is read anew."""
+
+    def __init__(self) -> None:
+        self.refused: list[str | None] = []
+
+    async def current(self, *, refused: str | None = None) -> str:
+        """The old one until it is refused."""
+        self.refused.append(refused)
+        return "old" if refused is None else "new"
+
+
+async def test_a_refused_token_is_read_anew_and_sent_once_more_to_who_refused_it(fetcher: Fetcher) -> None:
+    newer, older, token = Heard("new"), Heard("old"), Rotated()
+    async with hearing(newer) as first, hearing(older) as second:
+        answers = await HttpAgents(fetcher, token).push({first: push(), second: push()})
+
+    assert answers == {first: Accepted(), second: Accepted()}
+    assert newer.tokens == ["old", "new"]
+    assert older.tokens == ["old"]
+    assert token.refused == [None, "old"]
+
+
+async def test_a_token_that_is_refused_again_is_not_sent_for_ever(agents: HttpAgents) -> None:
+    heard = Heard("another")
+    async with hearing(heard) as address:
+        answer = (await agents.push({address: push()}))[address]
+
+    assert isinstance(answer, Refused)
+    assert answer.status == 401
+    assert heard.tokens == ["correct-horse"]
+
+
+async def test_an_agent_with_a_name_is_asked_where_it_is(fetcher: Fetcher, token: Path) -> None:
+    async with answering(REPORT) as address:
+        named = HttpAgents(fetcher, TokenFile(token), address_of=lambda name: address)
+        name = report().agent
+        found = await named.reports([name])
+
+    assert found == {name: report()}
+
+
+async def test_another_agent_at_the_address_is_not_taken_for_the_one_asked(
+    fetcher: Fetcher, token: Path
+) -> None:
+    async with answering(REPORT) as address:
+        named = HttpAgents(fetcher, TokenFile(token), address_of=lambda name: address)
+        found = (await named.reports(["cache-7"]))["cache-7"]
+
+    assert isinstance(found, Unreachable)
+    assert f"another agent, {report().agent}, answers there, not cache-7" in found.message
+
+
+async def test_an_agent_that_is_nowhere_is_unreachable_and_sent_nothing(
+    fetcher: Fetcher, token: Path
+) -> None:
+    nowhere = Unreachable(message="pod cache-7: Pending, it has no address yet")
+    named = HttpAgents(fetcher, TokenFile(token), address_of=lambda name: nowhere)
+
+    assert await named.reports(["cache-7"]) == {"cache-7": nowhere}
+    assert await named.push({"cache-7": push()}) == {"cache-7": nowhere}
 
 
 @pytest.mark.parametrize(
@@ -247,12 +320,12 @@ async def test_a_new_token_is_used_at_once(token: Path) -> None:
     ],
 )
 async def test_without_a_usable_token_nothing_is_sent(
-    client: httpx.AsyncClient, tmp_path: Path, content: str | None, says: str
+    fetcher: Fetcher, tmp_path: Path, content: str | None, says: str
 ) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    agents = HttpAgents(Fetcher(client), TokenFile(path))
+    agents = HttpAgents(fetcher, TokenFile(path))
 
     with pytest.raises(Unavailable) as refused:
         await agents.push({"http://127.0.0.1:1": push()})
@@ -278,36 +351,34 @@ def test_a_token_is_exposed_by_plain_http_beyond_this_machine(address: str, expo
     assert (exposes_token(address) is not None) is exposed
 
 
-async def test_an_exposed_token_is_not_sent_unless_told_so(token: Path) -> None:
-    heads: list[bytes] = []
-    transport = httpx.MockTransport(lambda request: keep(request, heads))
-    async with httpx.AsyncClient(transport=transport) as client:
-        careful = HttpAgents(Fetcher(client), TokenFile(token))
-        refused = (await careful.push({"http://10.0.0.1:9": push()}))["http://10.0.0.1:9"]
-        careless = HttpAgents(Fetcher(client), TokenFile(token), insecure=True)
-        sent = (await careless.push({"http://10.0.0.1:9": push()}))["http://10.0.0.1:9"]
+async def test_an_exposed_token_is_not_sent_unless_told_so(fetcher: Fetcher, token: Path) -> None:
+    heard = Heard()
+    async with hearing(heard) as address:
+        exposed = address.replace("127.0.0.1", "0.0.0.0")
+        careful = HttpAgents(fetcher, TokenFile(token))
+        refused = (await careful.push({exposed: push()}))[exposed]
+        careless = HttpAgents(fetcher, TokenFile(token), address_of=lambda name: address, insecure=True)
+        sent = (await careless.push({"a": push()}))["a"]
 
     assert isinstance(refused, Unreachable)
     assert "plain http" in refused.message
     assert sent == Accepted()
-    assert len(heads) == 1
+    assert len(heard.heads) == 1
 
 
-async def test_at_most_so_many_agents_are_asked_at_once(token: Path) -> None:
+async def test_at_most_so_many_agents_are_asked_at_once() -> None:
     busy, most = 0, 0
 
-    async def respond(request: httpx.Request) -> httpx.Response:
+    async def respond(agent: str) -> None:
         nonlocal busy, most
         busy += 1
         most = max(most, busy)
         for _ in range(3):
             await asyncio.sleep(0)
         busy -= 1
-        return httpx.Response(200, content=REPORT)
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
-        agents = HttpAgents(Fetcher(client, parallel=4), TokenFile(token))
-        reports = await agents.reports([f"http://127.0.0.1:{port}" for port in range(1, 41)])
+    async with fetching(parallel=4) as fetcher:
+        answers = await fetcher.for_each([f"a{number}" for number in range(40)], respond)
 
-    assert len(reports) == 40
+    assert len(answers) == 40
     assert most == 4

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from kvtune_api.codec import canonical
 from kvtune_api.wire import Counters, Report
-from kvtune_operator.adapters.fetch import Fetcher
+from kvtune_operator.adapters.fetch import fetching
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.ports import Unreachable
 from kvtune_tuner.sli import Missing, MissingReason
@@ -32,8 +31,8 @@ def report(at: float = NOW) -> Report:
 
 @pytest.fixture
 async def metrics() -> AsyncIterator[ScrapeMetrics]:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        yield ScrapeMetrics(Fetcher(client, timeout_seconds=5.0), kept_per_agent=3)
+    async with fetching(timeout_seconds=5.0) as fetcher:
+        yield ScrapeMetrics(fetcher, kept_per_agent=3)
 
 
 def missing(found: Counters | Missing) -> Missing:

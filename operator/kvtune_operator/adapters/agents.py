@@ -1,9 +1,13 @@
-"""Cache agents over HTTP: the port `Agents`. Agents are named by their address."""
+"""Cache agents over HTTP: the port `Agents` where agents are named by their address.
+
+In a cluster agents have names of their own; pods.py finds them and says where each one is.
+"""
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from kvtune_api.codec import canonical, parse_json
@@ -17,11 +21,34 @@ TRY_AGAIN = frozenset({408, 425, 429})
 """4xx answers that are about the moment, not about the push."""
 
 
-class TokenFile:
+AddressOf = Callable[[str], str | Unreachable]
+"""Where an agent is, by its name: `http(s)://host:port`, or why that is not known."""
+
+UNAUTHORIZED = 401
+
+
+def itself(agent: str) -> str:
+    """The address of an agent that is named by its address."""
+    return agent
+
+
+class WriteToken(Protocol):
+    """Where the token comes from that agents accept for writes."""
+
+    async def current(self, *, refused: str | None = None) -> str:
+        """The token, read anew when it is `refused`; raise `Unavailable` saying where it is lacking."""
+        ...
+
+
+class TokenFile(WriteToken):
     """The write token, read anew whenever it is needed, so that it can be replaced at run time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    async def current(self, *, refused: str | None = None) -> str:
+        """The token as the file has it now."""
+        return self.read()
 
     def read(self) -> str:
         """The token; raise `Unavailable` naming the file (never its content)."""
@@ -42,12 +69,19 @@ class HttpAgents(Agents):
     """Implement `ports.Agents` over the agents' HTTP interface."""
 
     def __init__(
-        self, fetcher: Fetcher, token: TokenFile, *, addresses: Sequence[str] = (), insecure: bool = False
+        self,
+        fetcher: Fetcher,
+        token: WriteToken,
+        *,
+        addresses: Sequence[str] = (),
+        address_of: AddressOf = itself,
+        insecure: bool = False,
     ) -> None:
         """Use `addresses`, if any, in place of a selector's; `insecure` allows plain http beyond loopback."""
         self._fetcher = fetcher
         self._token = token
         self._addresses = tuple(addresses)
+        self._address_of = address_of
         self._insecure = insecure
 
     async def discover(self, policy: KVCachePolicy) -> Discovered:
@@ -57,7 +91,9 @@ class HttpAgents(Agents):
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Ask every agent what it runs. Two addresses of one agent: only the first counts."""
-        found = await self._fetcher.for_each(agents, self._report)
+        found = await self._fetcher.for_each(
+            agents, lambda agent: fetch_report(self._fetcher, agent, self._address_of)
+        )
         by_process: dict[tuple[str, float], list[str]] = defaultdict(list)
         for name, report in found.items():
             if isinstance(report, Report):
@@ -69,36 +105,62 @@ class HttpAgents(Agents):
         }
 
     async def push(self, pushes: Mapping[str, Push]) -> Mapping[str, Accepted | Refused | Unreachable]:
-        """Send each agent its configuration; raise `Unavailable` when there is no token to send."""
+        """Send each agent its configuration; raise `Unavailable` when there is no token to send.
+
+        Where agents refuse the token it is read anew, and if it has changed they are asked once more.
+        """
         if not pushes:
             return {}
-        headers = {"Authorization": f"Bearer {self._token.read()}"}
+        token = await self._token.current()
+        answers = await self._sent(pushes, token)
+        refused = [agent for agent, answer in answers.items() if _is_unauthorized(answer)]
+        newer = await self._token.current(refused=token) if refused else token
+        if newer == token:
+            return answers
+        return answers | await self._sent({agent: pushes[agent] for agent in refused}, newer)
+
+    async def _sent(
+        self, pushes: Mapping[str, Push], token: str
+    ) -> dict[str, Accepted | Refused | Unreachable]:
+        headers = {"Authorization": f"Bearer {token}"}
 
         async def send(agent: str) -> Accepted | Refused | Unreachable:
-            if not self._insecure and (trouble := exposes_token(agent)):
+            address = self._address_of(agent)
+            if isinstance(address, Unreachable):
+                return address
+            if not self._insecure and (trouble := exposes_token(address)):
                 return Unreachable(message=trouble)
-            url = f"{agent}/v1/config"
+            url = f"{address}/v1/config"
             body = canonical(pushes[agent]).encode()
             answer = await self._fetcher.put(url, body, limit_bytes=REPORT_BYTES, headers=headers)
             return answer if isinstance(answer, Unreachable) else _pushed(f"PUT {url}", answer)
 
         return await self._fetcher.for_each(tuple(pushes), send)
 
-    async def _report(self, agent: str) -> Report | Unreachable:
-        return await fetch_report(self._fetcher, f"{agent}/v1/report")
 
+async def fetch_report(
+    fetcher: Fetcher, agent: str, address_of: AddressOf = itself, query: str = ""
+) -> Report | Unreachable:
+    """GET an agent's report; whatever is not one is `Unreachable` with URL, status and reason.
 
-async def fetch_report(fetcher: Fetcher, url: str) -> Report | Unreachable:
-    """GET a report; whatever is not one is `Unreachable` with URL, status and reason."""
+    An agent with a name of its own must report that name: addresses of pods are used again by others.
+    """
+    address = address_of(agent)
+    if isinstance(address, Unreachable):
+        return address
+    url = f"{address}/v1/report{query}"
     answer = await fetcher.get(url, limit_bytes=REPORT_BYTES, accept="application/json")
     if isinstance(answer, Unreachable):
         return answer
     if answer.status != 200:
         return _failed(f"GET {url}", answer)
     try:
-        return parse_json(Report, answer.body)
+        report = parse_json(Report, answer.body)
     except SpecError as error:
         return _nonsense(f"GET {url}", answer, error)
+    if agent != address and report.agent != agent:
+        return Unreachable(message=f"GET {url}: another agent, {report.agent}, answers there, not {agent}")
+    return report
 
 
 def normal(address: str) -> str:
@@ -116,7 +178,14 @@ def exposes_token(address: str) -> str | None:
             return None
     except ValueError:
         pass
-    return f"{address}: the token is not sent over plain http to another machine (use https, or --insecure)"
+    return (
+        f"{address}: the token is not sent over plain http to another machine "
+        "(use https, or --insecure; in a cluster agents.tls, or agents.insecure)"
+    )
+
+
+def _is_unauthorized(answer: Accepted | Refused | Unreachable) -> bool:
+    return isinstance(answer, Refused) and answer.status == UNAUTHORIZED
 
 
 def _pushed(what: str, answer: Answer) -> Accepted | Refused | Unreachable:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from kvtune_api.wire import GRID_SECONDS, Counters, Report
-from kvtune_operator.adapters.agents import fetch_report
+from kvtune_operator.adapters.agents import AddressOf, fetch_report, itself
 from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.ports import Metrics, Unreachable
 from kvtune_tuner.sli import Missing, MissingReason
@@ -20,8 +20,11 @@ KEPT_PER_AGENT = 512
 class ScrapeMetrics(Metrics):
     """Implement `ports.Metrics` over the agents' HTTP interface."""
 
-    def __init__(self, fetcher: Fetcher, *, kept_per_agent: int = KEPT_PER_AGENT) -> None:
+    def __init__(
+        self, fetcher: Fetcher, *, address_of: AddressOf = itself, kept_per_agent: int = KEPT_PER_AGENT
+    ) -> None:
         self._fetcher = fetcher
+        self._address_of = address_of
         self._kept_per_agent = kept_per_agent
         self._samples: dict[str, OrderedDict[float, Counters]] = {}
 
@@ -54,11 +57,11 @@ class ScrapeMetrics(Metrics):
         if at - moment > slack_seconds:
             message = f"{agent}: {at:g} s is not a multiple of {GRID_SECONDS} s, no counters are kept for it"
             return Missing(reason=MissingReason.BOUND_MISSED, message=message)
-        url = f"{agent}/v1/report?at={moment:.0f}"
-        report = await fetch_report(self._fetcher, url)
+        query = f"?at={moment:.0f}"
+        report = await fetch_report(self._fetcher, agent, self._address_of, query)
         if isinstance(report, Unreachable):
             return Missing(reason=MissingReason.UNREACHABLE, message=report.message)
-        found = _counters_in(report, moment, url)
+        found = _counters_in(report, moment, f"{self._address_of(agent)}/v1/report{query}")
         if isinstance(found, Counters):
             self._keep(agent, found)
         return found
