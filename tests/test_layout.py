@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("api", "cache", "tuner", "operator", "agent", "lab", "cli")
-SPECIAL_TESTS = frozenset({"benchmarks", "charts", "contracts", "e2e", "fakes"})
+SPECIAL_TESTS = frozenset({"benchmarks", "charts", "cluster", "contracts", "e2e", "fakes", "tools"})
 VAGUE_NAMES = frozenset(
     {"base", "common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 )

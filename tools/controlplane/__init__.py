@@ -1,0 +1,1 @@
+"""A real Kubernetes control plane of plain processes, for tests, the demo and development."""

@@ -1,0 +1,21 @@
+"""Apply the custom resource definitions of crds/ and wait until the API server serves them."""
+
+from pathlib import Path
+
+from tools.controlplane.access import Access
+from tools.controlplane.binaries import ROOT
+from tools.controlplane.errors import NotStarted
+
+CRDS = ROOT / "crds"
+ESTABLISH_SECONDS = 30
+
+
+def apply_crds(access: Access, folder: Path = CRDS) -> None:
+    """Apply every definition of a folder; raises NotStarted with what kubectl said. Nothing without any."""
+    if not sorted(folder.glob("*.yaml")):
+        return
+    wanted = ("--for=condition=Established", f"--timeout={ESTABLISH_SECONDS}s")
+    for step in (("apply", "--server-side", "-f", folder), ("wait", *wanted, "-f", folder)):
+        done = access.kubectl(*step)
+        if done.returncode != 0:
+            raise NotStarted(f"kubectl {step[0]} {folder}: {done.stderr.strip()}")
