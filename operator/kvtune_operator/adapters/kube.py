@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -25,6 +26,10 @@ from kvtune_operator.adapters.kube_errors import Absent, Deed, Gone, Rejected, d
 Query = str | int | bool
 
 CONNECT_SECONDS = 5.0
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
 LIST_PAGE = 500
 LIST_ATTEMPTS = 3
 
@@ -50,38 +55,38 @@ class Kube:
     async def get(self, path: str, **query: Query) -> Json | None:
         """An object; None when it is not there."""
         try:
-            return await self._call(deed("get", path), "GET", path, query)
+            return await self._call(_Asked("get", "GET", path, query))
         except Absent:
             return None
 
     async def create(self, path: str, body: Json) -> Json:
         """Create an object in a collection; raise `Conflict` when there is one of its name."""
-        return await self._call(deed("create", path), "POST", path, {}, body)
+        return await self._call(_Asked("create", "POST", path, body=body))
 
     async def replace(self, path: str, body: Json) -> Json:
         """Write an object or its status; raise `Conflict` when its resource version is not the newest."""
-        return await self._call(deed("update", path), "PUT", path, {}, body)
+        return await self._call(_Asked("update", "PUT", path, body=body))
 
     async def patch(self, path: str, operations: Sequence[Json]) -> Json | None:
         """JSON patch; None when the object is not there. Raises `Conflict` when a `test` of it fails."""
-        what = deed("patch", path)
+        asked = _Asked("patch", "PATCH", path, body=list(operations), content_type=JSON_PATCH)
         try:
-            return await self._call(what, "PATCH", path, {}, list(operations), "application/json-patch+json")
+            return await self._call(asked)
         except Absent:
             return None
         except Rejected as error:
             if _UNTOLD in str(error) and any(step["op"] == "test" for step in operations):
-                raise Conflict(f"{what}: it was written by somebody else") from error
+                raise Conflict(f"{asked.what}: it was written by somebody else") from error
             raise
 
     async def merge(self, path: str, body: Json) -> Json:
         """Merge patch."""
-        return await self._call(deed("patch", path), "PATCH", path, {}, body, "application/merge-patch+json")
+        return await self._call(_Asked("patch", "PATCH", path, body=body, content_type=MERGE_PATCH))
 
     async def delete(self, path: str, **query: Query) -> None:
         """Delete an object; nothing when it is not there."""
         try:
-            await self._call(deed("delete", path), "DELETE", path, query)
+            await self._call(_Asked("delete", "DELETE", path, query))
         except Absent:
             return
 
@@ -90,10 +95,49 @@ class Kube:
 
         Where the list has grown too old between two pages it starts anew and leaves out what was given.
         """
+        async for item in self._items(_Asked("list", "GET", path, {**query, "limit": limit})):
+            yield item
+
+    async def outlines(self, path: str, *, limit: int = 500, **query: Query) -> AsyncIterator[Json]:
+        """As `pages`, but of every item its metadata alone."""
+        asked = _Asked("list", "GET", path, {**query, "limit": limit}, accept=METADATA_ONLY)
+        async for item in self._items(asked):
+            yield item
+
+    async def listed(self, path: str, **query: Query) -> tuple[tuple[Json, ...], str]:
+        """All items of a collection and the resource version to watch from."""
+        asked = _Asked("list", "GET", path, {**query, "limit": LIST_PAGE})
+        for _ in range(LIST_ATTEMPTS - 1):
+            try:
+                return await self._listed(asked)
+            except Gone:
+                continue
+        return await self._listed(asked)
+
+    async def watch(
+        self, path: str, *, resource_version: str, seconds: float, **query: Query
+    ) -> AsyncIterator[tuple[str, Json]]:
+        """Changes since a version as (ADDED | MODIFIED | DELETED | BOOKMARK, object), for at most `seconds`.
+
+        Raises `Gone` when the version is too old, and `Unavailable` when the connection is cut or the server
+        does not end the watch in time.
+        """
+        words: dict[str, Query] = {
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": resource_version,
+            "timeoutSeconds": max(1, round(seconds)),
+        }
+        asked = _Asked("watch", "GET", path, words | query)
+        async with self._answer(asked, seconds + self._timeout_seconds) as answer:
+            async for line in lines(asked.what, answer):
+                yield change(asked.what, line)
+
+    async def _items(self, asked: "_Asked") -> AsyncIterator[Json]:
         seen: set[str] = set()
         for attempt in range(LIST_ATTEMPTS):
             try:
-                async for page in self._listing(path, limit, query):
+                async for page in self._listing(asked):
                     for item in page["items"]:
                         if (uid := item["metadata"]["uid"]) not in seen:
                             seen.add(uid)
@@ -106,88 +150,38 @@ class Kube:
             else:
                 return
 
-    async def listed(self, path: str, **query: Query) -> tuple[tuple[Json, ...], str]:
-        """All items of a collection and the resource version to watch from."""
-        for _ in range(LIST_ATTEMPTS - 1):
-            try:
-                return await self._listed(path, query)
-            except Gone:
-                continue
-        return await self._listed(path, query)
-
-    async def watch(
-        self, path: str, *, resource_version: str, seconds: float, **query: Query
-    ) -> AsyncIterator[tuple[str, Json]]:
-        """Changes since a version as (ADDED | MODIFIED | DELETED | BOOKMARK, object), for at most `seconds`.
-
-        Raises `Gone` when the version is too old, and `Unavailable` when the connection is cut or the server
-        does not end the watch in time.
-        """
-        what = deed("watch", path)
-        asked = {
-            "watch": True,
-            "allowWatchBookmarks": True,
-            "resourceVersion": resource_version,
-            "timeoutSeconds": max(1, round(seconds)),
-            **query,
-        }
-        total = seconds + self._timeout_seconds
-        async with self._answer(what, "GET", path, asked, total_seconds=total) as answer:
-            async for line in lines(what, answer):
-                yield change(what, line)
-
-    async def _listed(self, path: str, query: Mapping[str, Query]) -> tuple[tuple[Json, ...], str]:
+    async def _listed(self, asked: "_Asked") -> tuple[tuple[Json, ...], str]:
         items: list[Json] = []
         version = ""
-        async for page in self._listing(path, LIST_PAGE, query):
+        async for page in self._listing(asked):
             items += page["items"]
             version = str(page["metadata"]["resourceVersion"])
         return tuple(items), version
 
-    async def _listing(self, path: str, limit: int, query: Mapping[str, Query]) -> AsyncIterator[Json]:
-        what, onward = deed("list", path), ""
+    async def _listing(self, asked: "_Asked") -> AsyncIterator[Json]:
+        onward = ""
         while True:
-            asked = {**query, "limit": limit} | ({"continue": onward} if onward else {})
-            page = await self._call(what, "GET", path, asked)
+            query = {**asked.query, "continue": onward} if onward else asked.query
+            page = await self._call(replace(asked, query=query))
             if not isinstance(page.get("items"), list) or not isinstance(page.get("metadata"), dict):
-                raise Unavailable(f"{what}: the answer is no list")
+                raise Unavailable(f"{asked.what}: the answer is no list")
             yield page
             onward = page["metadata"].get("continue") or ""
             if not onward:
                 return
 
-    async def _call(
-        self,
-        what: Deed,
-        method: str,
-        path: str,
-        query: Mapping[str, Query],
-        body: Json | list[Json] | None = None,
-        content_type: str = "application/json",
-    ) -> Json:
-        total = self._timeout_seconds
-        async with self._answer(
-            what, method, path, query, total_seconds=total, body=body, content_type=content_type
-        ) as answer:
-            return json_object(what, await whole(what, answer))
+    async def _call(self, asked: "_Asked") -> Json:
+        async with self._answer(asked, self._timeout_seconds) as answer:
+            return json_object(asked.what, await whole(asked.what, answer))
 
     @asynccontextmanager
-    async def _answer(
-        self,
-        what: Deed,
-        method: str,
-        path: str,
-        query: Mapping[str, Query],
-        *,
-        total_seconds: float,
-        body: Json | list[Json] | None = None,
-        content_type: str = "application/json",
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, asked: "_Asked", total_seconds: float) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful answer, its body not yet read."""
+        what = asked.what
         self._on_call(what.verb, what.resource)
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                answer = await self._sent(method, path, query, total_seconds, body, content_type)
+                answer = await self._sent(asked, total_seconds)
             async with answer:
                 if answer.status >= 300:
                     said = await whole(what, answer)
@@ -198,25 +192,37 @@ class Kube:
         except (aiohttp.ClientError, ConfigException, OSError) as error:
             raise Unavailable(f"{what}: {type(error).__name__} {error}".rstrip()) from error
 
-    async def _sent(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Query],
-        total_seconds: float,
-        body: Json | list[Json] | None,
-        content_type: str,
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": content_type}
-        await self._api.update_params_for_auth(headers, None, ["BearerToken"], path, method, body)
-        url = f"{self._api.configuration.host}{path}"
-        if query:
-            url += "?" + urlencode({key: _word(value) for key, value in query.items()}, quote_via=quote)
+    async def _sent(self, asked: "_Asked", total_seconds: float) -> aiohttp.ClientResponse:
+        headers = {"Accept": asked.accept, "Accept-Encoding": "identity", "Content-Type": asked.content_type}
+        await self._api.update_params_for_auth(
+            headers, None, ["BearerToken"], asked.path, asked.method, asked.body
+        )
+        url = f"{self._api.configuration.host}{asked.path}"
+        if asked.query:
+            words = {key: _word(value) for key, value in asked.query.items()}
+            url += "?" + urlencode(words, quote_via=quote)
         connect = min(CONNECT_SECONDS, self._timeout_seconds)
         timeout = aiohttp.ClientTimeout(total=total_seconds, connect=connect)
-        answer = await self._api.call_api(method, url, headers, body, _request_timeout=timeout)
+        answer = await self._api.call_api(asked.method, url, headers, asked.body, _request_timeout=timeout)
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One call."""
+
+    verb: str
+    method: str
+    path: str
+    query: Mapping[str, Query] = field(default_factory=dict)
+    body: Json | list[Json] | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+    @property
+    def what(self) -> Deed:
+        return deed(self.verb, self.path)
 
 
 @asynccontextmanager
