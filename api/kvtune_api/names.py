@@ -177,6 +177,7 @@ class Reason(StrEnum):
     ROLLBACK_LATE = "RollbackLate"
     SUPERSEDED = "Superseded"
     NOT_AVAILABLE = "NotAvailable"
+    BUG = "Bug"
 
 
 class Metric(StrEnum):
@@ -221,6 +222,13 @@ class Metric(StrEnum):
     CONTROL_DELTAS = "kvtune_experiment_deltas"
     CONTROL_PUSHES = "kvtune_pushes"
     CONTROL_MISSING = "kvtune_missing_samples"
+    CONTROL_API_CALLS = "kvtune_api_calls"
+    CONTROL_LEADER = "kvtune_leader"
+    CONTROL_POLICIES = "kvtune_policies"
+    CONTROL_LIVE = "kvtune_experiments_running"
+    CONTROL_TOKEN = "kvtune_fencing_token"
+    CONTROL_CONFIG_VALID = "kvtune_operator_config_valid"
+    CONTROL_BUGS = "kvtune_policy_bugs"
 
 
 LABEL_REASON: Final = "reason"
@@ -228,3 +236,5 @@ LABEL_POLICY: Final = "policy"
 LABEL_OUTCOME: Final = "outcome"
 LABEL_PHASE: Final = "phase"
 LABEL_SLI: Final = "sli"
+LABEL_VERB: Final = "verb"
+LABEL_RESOURCE: Final = "resource"
