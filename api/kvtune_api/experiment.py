@@ -90,6 +90,9 @@ class Epoch:
     troubled: dict[str, str] = Field(default_factory=dict)
     """Agents whose pair cannot count in this epoch, and why (restart, drift): blind to which arm they are."""
 
+    left_out: Annotated[tuple[int, ...], Field(max_length=500)] = ()
+    """Pairs of which an agent was gone or leaving when the epoch began: both agents keep the incumbent."""
+
 
 @frozen
 class GuardrailPlan:

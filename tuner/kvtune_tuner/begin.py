@@ -28,7 +28,9 @@ from kvtune_tuner.draft import (
 )
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.epochs import armed, first_run_in
-from kvtune_tuner.observe import hold_reason, pool_window
+from kvtune_tuner.observe import pool_window
+from kvtune_tuner.permits import refusal
+from kvtune_tuner.pool import hold
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
 from kvtune_tuner.schedule import (
     estimated_duration_s,
@@ -92,9 +94,8 @@ def resting(draft: Draft, reason: Reason, why: str) -> Draft:
 def held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
     """Why nothing can start now."""
     status, now = draft.status, draft.seen.now
-    if (why := hold_reason(draft)) is not None:
-        ready = condition(status, ConditionType.AGENTS_READY)
-        return (ready.reason if ready and ready.status is Truth.FALSE else Reason.UNREACHABLE, why)
+    if (found := hold(draft) or refusal(draft)) is not None:
+        return (found.reason, found.message)
     if status.incumbent is None:
         return (Reason.MIXED_CONFIGS, status.waiting_for or "no start configuration is known")
     off = [n for n, r in zip(draft.names, draft.reports, strict=True) if not runs(r, status.incumbent)]

@@ -26,6 +26,7 @@ from kvtune_tuner.guard import (
     first_violation,
     incumbent_violates,
 )
+from kvtune_tuner.leavers import is_going
 from kvtune_tuner.limits import BreakerLimits
 from kvtune_tuner.needs import exposed_since, newest_moment
 from kvtune_tuner.promote import promoted_agents
@@ -67,7 +68,7 @@ def _reachability(draft: Draft) -> Draft:
     """Remember since when an agent of the experiment does not answer."""
     before = draft.live.status.unreachable_since
     arms = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
-    names = arms & {agent.name for agent in draft.seen.agents}  # one that left has ended its pair
+    names = {name for name in arms & draft.present if not is_going(draft, name)}  # leavers end their pair
     now = {name: before.get(name, draft.now_s) for name in sorted(names) if draft.report(name) is None}
     if now == before:
         return draft
@@ -80,7 +81,7 @@ def _guard_input(draft: Draft) -> GuardInput | None:
     if since is None:
         return None
     pairs = _pairs(draft)
-    live = tuple(pair for pair in pairs if _is_exposed(draft, pair[1]))
+    live = tuple(p for p in pairs if _is_exposed(draft, p[1]) and {p[1], p[2]} <= draft.present)
     settings = draft.live.spec.policy_spec
     limits = BreakerLimits(
         unreachable_s=max(3 * draft.ticks, wall(draft, settings.experiment.lease_duration.seconds))
@@ -100,13 +101,16 @@ def _guard_input(draft: Draft) -> GuardInput | None:
 
 
 def _arms(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Present agents that are to run the candidate (the ramp's included), and those of the control arm."""
+    """Agents that are to run the candidate (the ramp's included), and those of the control arm.
+
+    None that is gone or about to go: that they fall silent is the cluster's doing.
+    """
     pairs = _pairs(draft)
-    present = {agent.name for agent in draft.seen.agents}
-    candidates = {candidate for _, candidate, _ in pairs if candidate in present}
+    here = frozenset(name for name in draft.present if not is_going(draft, name))
+    candidates = {candidate for _, candidate, _ in pairs if candidate in here}
     if draft.live.status.phase in (Phase.PROMOTING, Phase.WATCHING):
-        candidates |= set(promoted_agents(draft.live, tuple(sorted(present))))
-    return tuple(sorted(candidates)), tuple(control for _, _, control in pairs if control in present)
+        candidates |= here & set(promoted_agents(draft.live, tuple(sorted(draft.present))))
+    return tuple(sorted(candidates)), tuple(control for _, _, control in pairs if control in here)
 
 
 def _arm_agent(draft: Draft, name: str) -> ArmAgent:
@@ -132,6 +136,7 @@ def _pairs(draft: Draft) -> tuple[tuple[str, str, str], ...]:
             ),
         )
         for index, pair in enumerate(draft.live.spec.pairs)
+        if index not in record.epoch.left_out
     )
 
 

@@ -12,11 +12,10 @@ from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Phase
 from kvtune_api.policy import Mode
 from kvtune_api.wire import Push, Report, Role
-from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, runs
 from kvtune_tuner.promote import promoted_agents
 from kvtune_tuner.space import live_knobs
-from kvtune_tuner.switching import assignment
+from kvtune_tuner.switching import candidates_of
 
 RENEW_BELOW = 2.0 / 3.0
 """A lease is renewed when less than this share of it is left."""
@@ -50,7 +49,7 @@ def candidates(draft: Draft) -> frozenset[str]:
             epoch = record.epoch
             if epoch is None or epoch.kind is BlockKind.RUN_IN:
                 return frozenset()
-            return frozenset(n for n, arm in assignment(draft, epoch).items() if arm is Arm.CANDIDATE)
+            return candidates_of(draft, epoch)
         case Phase.PROMOTING | Phase.WATCHING:
             return frozenset(promoted_agents(draft.live, tuple(a.name for a in draft.seen.agents)))
         case _:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kvtune_api.experiment import GuardrailPlan
+from kvtune_api.experiment_settings import ExperimentSettings, Margins
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import ExperimentSettings, Margins
 from kvtune_api.status import Noise, Pair
 from kvtune_tuner.assign import AgentLoad, Pairing, choose_pairs, match_pairs
 from kvtune_tuner.draft import Draft
+from kvtune_tuner.leavers import staying
 from kvtune_tuner.observe import recent_windows
+from kvtune_tuner.permits import most_exposed
 from kvtune_tuner.power import PowerDesign, pairs_for_power, power
 from kvtune_tuner.proposal import Candidate
 from kvtune_tuner.schedule import ArmFill, Bounds, Timing, measuring_window_s, washout_s
@@ -40,21 +42,22 @@ class Design:
 
 def pairing(draft: Draft) -> tuple[tuple[Pair, ...], bool]:
     """The pairs of the next experiment, and whether the noise known is that of these pairs."""
-    at_once = draft.seen.policy.spec.experiment.pairs_at_once
-    wanted = min(at_once, len(draft.names) // 2)
+    names = staying(draft)
+    at_once = min(draft.seen.policy.spec.experiment.pairs_at_once, most_exposed(draft))
+    wanted = min(at_once, len(names) // 2)
     noise = draft.status.noise
     if noise is not None and len(noise.pairs) == wanted:
-        present = set(draft.names)
+        present = set(names)
         if all({pair.first, pair.second} <= present for pair in noise.pairs):
             age = (draft.seen.now - noise.measured_at).total_seconds()
             return noise.pairs, age <= NOISE_AGE_SECONDS
-    matched = match_pairs(_loads(draft))
-    assert isinstance(matched, Pairing), "two agents answer: checked before"
+    matched = match_pairs(_loads(draft, names))
+    assert isinstance(matched, Pairing), "two agents answer and stay: checked before"
     chosen = choose_pairs(matched.pairs, at_once)
     return tuple(Pair(first=pair.first, second=pair.second) for pair in chosen), False
 
 
-def _loads(draft: Draft) -> list[AgentLoad]:
+def _loads(draft: Draft, names: tuple[str, ...]) -> list[AgentLoad]:
     missing = Missing(reason=MissingReason.NO_TRAFFIC, message="no recent requests")
     return [
         AgentLoad(
@@ -62,7 +65,7 @@ def _loads(draft: Draft) -> list[AgentLoad]:
             request_rate=report.load.request_rate or 0.0,
             hit_rate=missing if report.load.hit_rate is None else report.load.hit_rate,
         )
-        for name, report in zip(draft.names, draft.reports, strict=True)
+        for name, report in ((name, draft.by_name[name]) for name in names)
     ]
 
 

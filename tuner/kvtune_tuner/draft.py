@@ -4,6 +4,7 @@ Every rule of the tuner's state machine is a function from a draft to the next d
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -35,6 +36,12 @@ class Draft:
     names: tuple[str, ...]
     """Names of the agents that answered, in the order of `reports`."""
 
+    by_name: Mapping[str, Report]
+    """The same reports by agent, so that a thousand look-ups take a thousand steps."""
+
+    present: frozenset[str]
+    """Names of all agents of the pool, whether they answered or not."""
+
     events: tuple[Event, ...] = ()
     done: tuple[Command, ...] = ()
 
@@ -56,10 +63,7 @@ class Draft:
 
     def report(self, agent: str) -> Report | None:
         """The report of an agent, None when it did not answer or is gone."""
-        for name, report in zip(self.names, self.reports, strict=True):
-            if name == agent:
-                return report
-        return None
+        return self.by_name.get(agent)
 
 
 _WAITS = {

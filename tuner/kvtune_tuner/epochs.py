@@ -28,6 +28,7 @@ from kvtune_tuner.draft import (
     with_warning,
 )
 from kvtune_tuner.judge import block_judged
+from kvtune_tuner.leavers import all_gone, left_out, troubled_by_leaving
 from kvtune_tuner.ledger import run_in_deltas, trimmed
 from kvtune_tuner.phases import Turn
 from kvtune_tuner.rows import epoch_rows, samples_awaited
@@ -81,6 +82,8 @@ def _epoch(draft: Draft, block: int, attempt: int, epoch: int) -> Draft:
         measure_to=grid_up(measure_from + record.window),
         generation=draft.status.push_generation,
         confirmed=run_in,
+        left_out=left_out(draft),
+        troubled=troubled_by_leaving(draft),
     )
     new = replace(new, lapses=lapses(draft, new))
     deadline = _deadline(draft, new)
@@ -99,9 +102,11 @@ def progressed(draft: Draft) -> Draft:
     """One step of the phases RunIn, Washout and Measuring."""
     epoch = draft.live.status.epoch
     assert epoch is not None, "these phases have an epoch"
-    if epoch.kind is BlockKind.TEST and (gone := lapsed(draft, epoch)):
-        return _repeated(draft, epoch, Reason.LEASE_LAPSED, f"the lease of {', '.join(gone)} ran out")
+    if epoch.kind is BlockKind.TEST and (back := lapsed(draft, epoch)):
+        return _repeated(draft, epoch, Reason.LEASE_LAPSED, f"the lease of {', '.join(back)} ran out")
     draft = watched_agents(draft, epoch)
+    if (gone := all_gone(draft, epoch)) is not None:
+        return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, gone)
     since, late = draft.live.status.phase_since, draft.now_s > draft.live.status.deadline
     draft = _washout(draft) if draft.live.status.phase is Phase.WASHOUT else _measuring(draft)
     if late and draft.live.status.phase_since == since:

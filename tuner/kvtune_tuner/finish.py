@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 
 from kvtune_api.experiment import Kind, KVCacheExperiment
+from kvtune_api.experiment_settings import OnGuardrail
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Reason
-from kvtune_api.policy import OnGuardrail
 from kvtune_api.status import TRIALS_KEPT, FalsePositives, Noise, PolicyStatus, Promotion, Trial, Truth
 from kvtune_api.wire import Role
 from kvtune_tuner.draft import (
@@ -21,6 +21,7 @@ from kvtune_tuner.draft import (
     with_status,
     with_warning,
 )
+from kvtune_tuner.leavers import is_going
 from kvtune_tuner.ledger import read
 from kvtune_tuner.phases import Turn
 
@@ -40,14 +41,18 @@ def restoring(draft: Draft) -> Draft:
         and (report.running.role is not Role.INCUMBENT or not runs(report, incumbent))
     ]
     silent = [
-        agent.name for agent in draft.seen.agents if agent.report is None and _was_in(draft, agent.name)
+        agent.name
+        for agent in draft.seen.agents
+        if agent.report is None and _was_in(draft, agent.name) and not is_going(draft, agent.name)
     ]
-    if off or silent:
+    nobody = record.exposed and not draft.seen.agents
+    if off or silent or nobody:
         if draft.now_s <= record.deadline:
-            return waiting(
-                draft, f"restoring the incumbent: {len(off)} agents to go, {len(silent)} do not answer"
-            )
-        text = f"{', '.join((off + silent)[:5])} did not confirm the incumbent in time; their lease has ended"
+            text = f"{len(off)} agents to go, {len(silent)} do not answer"
+            return waiting(draft, f"restoring the incumbent: {'no agent is left' if nobody else text}")
+        who = "the pool is gone: nobody" if nobody else ", ".join((off + silent)[:5])
+        did = "confirmed" if nobody else "did not confirm"
+        text = f"{who} {did} the incumbent in time; their lease has ended"
         draft = with_warning(draft, Reason.ROLLBACK_LATE, text)
     return recorded(turned(draft, Turn.RESTORED, deadline=draft.now_s))
 

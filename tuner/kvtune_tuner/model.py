@@ -60,12 +60,21 @@ class AgentSeen:
     trouble: str = ""
 
 
+NOT_READY = "not ready"
+ROLLOUT = "rollout"
+"""Words by which a reason in `PoolSeen.leaving` is known: readiness may be the candidate's fault, and a
+rollout holds new experiments. All other reasons (drain, eviction, deletion) are the cluster's own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
     """What nodes and pods say of a pool, beside the agents that were found."""
 
     leaving: Mapping[str, str] = field(default_factory=dict)
-    """Agents that are about to leave or are not ready, and why: drain, eviction, rollout, readiness."""
+    """Agents that are about to leave or not ready, and why: drain, eviction, deletion, ROLLOUT, NOT_READY.
+
+    Texts that stay the same while the state does: no ages, no counts.
+    """
 
     contested: Mapping[str, str] = field(default_factory=dict)
     """Agents that the selector selects too, but that belong to an older policy (its name)."""

@@ -14,6 +14,7 @@ from kvtune_tuner.draft import Draft, condition, runs, window, with_condition, w
 from kvtune_tuner.effect import hit_rate
 from kvtune_tuner.needs import newest_moment
 from kvtune_tuner.phases import EXPOSED
+from kvtune_tuner.pool import described
 from kvtune_tuner.scoring import HIT_RATE, TTFT
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts, pooled
 from kvtune_tuner.ttft import Standing, judge_target, share_under
@@ -35,46 +36,7 @@ def observed(draft: Draft) -> Draft:
         replace(draft.status, agents=len(draft.seen.agents), agents_ready=len(draft.reports)),
     )
     found = pool_window(draft)
-    return _targets(_metrics(_agents(draft), found), found)
-
-
-def hold_reason(draft: Draft) -> str | None:
-    """Why no experiment can start with this pool; None when one can."""
-    versions = sorted({report.version for report in draft.reports})
-    if len(draft.reports) < 2:
-        return f"{len(draft.reports)} of {len(draft.seen.agents)} agents answer; an experiment needs 2"
-    if len(versions) > 1:
-        return f"agents run different versions ({', '.join(versions)}): waiting until they are the same"
-    if not draft.space.axes:
-        return "no knob of the policy can be changed live at every agent"
-    return None
-
-
-def _agents(draft: Draft) -> Draft:
-    kind = ConditionType.AGENTS_READY
-    silent = [agent for agent in draft.seen.agents if agent.report is None]
-    if not draft.seen.agents:
-        return with_condition(draft, kind, Truth.FALSE, Reason.NO_AGENTS, "the selector selects no agent")
-    if silent:
-        shown = "; ".join(f"{agent.name}: {agent.trouble}" for agent in silent[:3])
-        more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
-        message = f"{len(silent)} of {len(draft.seen.agents)} agents do not answer: {shown}{more}"
-        return with_condition(draft, kind, Truth.FALSE, Reason.UNREACHABLE, message)
-    reason = hold_reason(draft)
-    if reason is not None:
-        return with_condition(draft, kind, Truth.FALSE, _hold_kind(draft), reason)
-    if draft.space.left_out:
-        knobs = ", ".join(draft.space.left_out)
-        message = f"tuned without {knobs}: not every agent can change it live"
-        return with_condition(draft, kind, Truth.TRUE, Reason.KNOB_UNSUPPORTED, message)
-    message = f"{len(draft.reports)} agents answer"
-    return with_condition(draft, kind, Truth.TRUE, Reason.READY, message)
-
-
-def _hold_kind(draft: Draft) -> Reason:
-    if len(draft.reports) < 2:
-        return Reason.TOO_FEW_AGENTS
-    return Reason.MIXED_VERSIONS if draft.space.axes else Reason.KNOB_UNSUPPORTED
+    return _targets(_metrics(described(draft), found), found)
 
 
 def recent_windows(draft: Draft) -> dict[str, WindowCounts | Missing]:

@@ -32,6 +32,7 @@ from kvtune_tuner.epochs import progressed
 from kvtune_tuner.finish import recorded, restoring
 from kvtune_tuner.model import Command, Plan, Seen, Verb
 from kvtune_tuner.observe import converged, observed
+from kvtune_tuner.permits import end_of_experiment, no_promotion
 from kvtune_tuner.phases import EXPOSED, Turn
 from kvtune_tuner.promote import begin_promotion, promoting, watching
 from kvtune_tuner.space import NoStart, live_knobs, space_of, start
@@ -59,13 +60,16 @@ def spec_hash(spec: PolicySpec) -> str:
 def _draft(seen: Seen) -> Draft:
     answered = [agent for agent in seen.agents if agent.report is not None]
     reports = tuple(agent.report for agent in answered if agent.report is not None)
+    names = tuple(agent.name for agent in answered)
     return Draft(
         seen=seen,
         status=seen.policy.status or PolicyStatus(),
         experiment=seen.experiment,
         space=space_of(seen.policy.spec, live_knobs(reports)),
         reports=reports,
-        names=tuple(agent.name for agent in answered),
+        names=names,
+        by_name=dict(zip(names, reports, strict=True)),
+        present=frozenset(agent.name for agent in seen.agents),
     )
 
 
@@ -174,6 +178,8 @@ def _commanded(draft: Draft, command: Command) -> Draft:
             if not waits or command.target != running:
                 text = f"approve: {command.target or 'no name'} does not wait for approval"
                 return with_warning(draft, Reason.NOT_AVAILABLE, text)
+            if (why := no_promotion(draft)) is not None:
+                return with_warning(draft, Reason.NOT_AVAILABLE, f"approve {command.target}: {why}")
             draft = with_record(draft, replace(draft.live.status, approved=True))
             return begin_promotion(draft, Turn.APPROVED)
         case Verb.TRY:
@@ -195,6 +201,10 @@ def _interrupted(draft: Draft) -> Draft:
         return ended(draft, Outcome.ABORTED, OutcomeReason.SUPERSEDED, "the policy was edited")
     if pause := _pause_reason(draft):
         return ended(draft, Outcome.ABORTED, OutcomeReason.USER, pause)
+    if draft.live.metadata.deletion_timestamp is not None:
+        return ended(draft, Outcome.ABORTED, OutcomeReason.USER, "the experiment was deleted")
+    if (why := end_of_experiment(draft)) is not None and record.phase is not Phase.AWAITING_APPROVAL:
+        return ended(draft, Outcome.ABORTED, OutcomeReason.FROZEN, why)
     if seen.shutdown and record.phase is not Phase.AWAITING_APPROVAL:
         return ended(draft, Outcome.ABORTED, OutcomeReason.SHUTDOWN, "the control plane is being stopped")
     if seen.ends_at is not None and seen.now >= seen.ends_at:

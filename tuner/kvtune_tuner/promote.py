@@ -24,6 +24,7 @@ from kvtune_tuner.draft import (
     with_record,
 )
 from kvtune_tuner.effect import objective, pair_difference
+from kvtune_tuner.leavers import is_going
 from kvtune_tuner.ledger import blocks, read
 from kvtune_tuner.phases import Turn
 from kvtune_tuner.rows import LATE_WALL_SECONDS
@@ -112,7 +113,9 @@ def promoted_agents(experiment: KVCacheExperiment, names: tuple[str, ...]) -> tu
 
 def promoting(draft: Draft) -> Draft:
     """One step of the ramp."""
-    record = draft.live.status
+    if gone := _watched_pair(draft) - draft.present:
+        text = f"{', '.join(sorted(gone))} left: the pair by which the promotion is watched is no more"
+        return ended(draft, Outcome.INCONCLUSIVE, OutcomeReason.NO_DATA, text)
     names = tuple(agent.name for agent in draft.seen.agents)
     targets = promoted_agents(draft.live, names)
     draft = _unconflicted(draft, targets)
@@ -143,12 +146,20 @@ def _unconflicted(draft: Draft, targets: tuple[str, ...]) -> Draft:
 
 
 def _is_lost(draft: Draft, name: str) -> bool:
-    """Whether an agent outside the arms does not answer: a dead node must not stop a promotion.
+    """Whether an agent is about to go, or one outside the arms does not answer: neither stops a promotion.
 
     When it comes back it is told what to run like every other.
     """
+    if is_going(draft, name):
+        return True
     arms = {name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)}
     return name not in arms and draft.report(name) is None
+
+
+def _watched_pair(draft: Draft) -> frozenset[str]:
+    watch = draft.live.status.watch
+    assert watch is not None, "set when the promotion began"
+    return frozenset({watch.holdback, watch.partner})
 
 
 def _runs_candidate(draft: Draft, name: str) -> bool:
@@ -226,12 +237,16 @@ def _measured_windows(draft: Draft) -> Draft:
     watch = draft.live.status.watch
     assert watch is not None
     differences = list(watch.differences)
+    gone = not _watched_pair(draft) <= draft.present
     for start, end in watch.windows[len(differences) :]:
+        if draft.now_s < end and gone:  # what is known by now decides
+            differences.append(None)
+            continue
         if draft.now_s < end:
             break
         found = _difference(draft, watch, start, end)
         grace = max(2 * draft.ticks, wall(draft, LATE_WALL_SECONDS))
-        if isinstance(found, Missing) and draft.now_s - end < grace:
+        if isinstance(found, Missing) and draft.now_s - end < grace and not gone:
             break
         differences.append(None if isinstance(found, Missing) else found)
     return with_record(

@@ -11,6 +11,7 @@ from kvtune_api.ledger import Figures, Row
 from kvtune_api.wire import Counters
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, sample, wall, window
+from kvtune_tuner.leavers import taking_part
 from kvtune_tuner.needs import half
 from kvtune_tuner.quality import AgentEpoch, PairEpoch, QualityLimits, block_drop, pair_drop
 from kvtune_tuner.sli import Missing, WindowCounts
@@ -23,7 +24,7 @@ LATE_WALL_SECONDS = 10.0
 def samples_awaited(draft: Draft, epoch: Epoch) -> str | None:
     """Why the rows cannot be made yet; None when all samples are there or will not come."""
     late = draft.now_s - epoch.measure_to
-    for pair in draft.live.spec.pairs:
+    for pair in taking_part(draft, epoch):
         for name in (pair.first, pair.second):
             found = sample(draft.seen.samples.get(epoch.measure_to, {}).get(name))
             if not isinstance(found, Missing) or name in epoch.troubled:
@@ -52,6 +53,7 @@ def epoch_rows(
         first_is_candidate = assigned[pair.first] is Arm.CANDIDATE
         candidate, control = (pair.first, pair.second) if first_is_candidate else (pair.second, pair.first)
         seen = PairEpoch(candidate=_agent(draft, epoch, candidate), control=_agent(draft, epoch, control))
+        out = index in epoch.left_out  # both kept the incumbent: their figures are of no arm
         drop = _troubled(epoch, candidate, control) or _reason(pair_drop([seen], limits))
         if drop is None:
             left.append([seen])
@@ -64,8 +66,8 @@ def epoch_rows(
                 coin=coins[index],
                 start=epoch.measure_from,
                 end=epoch.measure_to,
-                candidate=_figures(draft, seen.candidate.counts),
-                control=_figures(draft, seen.control.counts),
+                candidate=None if out else _figures(draft, seen.candidate.counts),
+                control=None if out else _figures(draft, seen.control.counts),
                 dropped=drop,
             )
         )

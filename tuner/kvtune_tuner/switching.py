@@ -10,6 +10,7 @@ from kvtune_api.names import Reason
 from kvtune_api.wire import Role
 from kvtune_tuner.assign import Arm, arms
 from kvtune_tuner.draft import Draft, grid_up, runs, runs_candidate, wall, with_record, with_warning
+from kvtune_tuner.leavers import AGENT_LEFT, is_out, taking_part
 
 RUN_IN_BLOCKS = (-2, -1)
 """Run-in blocks have negative numbers; test blocks count from 0."""
@@ -28,12 +29,18 @@ def assignment(draft: Draft, epoch: Epoch) -> dict[str, Arm]:
     return arms(spec.seed, block=epoch.block, epoch=epoch.epoch, pairs=pairs, attempt=epoch.attempt)
 
 
+def candidates_of(draft: Draft, epoch: Epoch) -> frozenset[str]:
+    """Agents that are to run the candidate in a test epoch: one of each pair that takes part."""
+    assigned = assignment(draft, epoch)
+    agents = (name for pair in taking_part(draft, epoch) for name in (pair.first, pair.second))
+    return frozenset(name for name in agents if assigned[name] is Arm.CANDIDATE)
+
+
 def lapses(draft: Draft, epoch: Epoch) -> dict[str, int]:
     """How many lapsed leases each candidate agent has counted before this epoch."""
     if epoch.kind is BlockKind.RUN_IN:
         return {}
-    candidates = [name for name, arm in assignment(draft, epoch).items() if arm is Arm.CANDIDATE]
-    reports = {name: draft.report(name) for name in candidates}
+    reports = {name: draft.report(name) for name in candidates_of(draft, epoch)}
     return {name: report.running.lease_lapses for name, report in reports.items() if report is not None}
 
 
@@ -41,6 +48,8 @@ def lapsed(draft: Draft, epoch: Epoch) -> list[str]:
     """Candidate agents that took this epoch's configuration and gave it up by themselves since."""
     found = []
     for name, before in epoch.lapses.items():
+        if epoch.troubled.get(name) == AGENT_LEFT:
+            continue  # its pair is lost in this epoch, whatever it runs
         report = draft.report(name)
         restarted = report is not None and report.started_at >= epoch.switch_at
         if report is not None and not restarted and report.running.lease_lapses > before:
@@ -52,14 +61,13 @@ def watched_agents(draft: Draft, epoch: Epoch) -> Draft:
     """Note which agents of the experiment cannot count in this epoch, blind to their arm."""
     record = draft.live.status
     troubled = dict(epoch.troubled)
-    present = {agent.name for agent in draft.seen.agents}
-    for pair in draft.live.spec.pairs:
+    for pair in taking_part(draft, epoch):
         for name in (pair.first, pair.second):
-            if name not in troubled and (why := _trouble(draft, epoch, name, present)) is not None:
+            if name not in troubled and (why := _trouble(draft, epoch, name)) is not None:
                 troubled[name] = why
     if troubled == epoch.troubled:
         return draft
-    for name in troubled.keys() - epoch.troubled.keys():
+    for name in sorted(troubled.keys() - epoch.troubled.keys()):
         draft = with_warning(
             draft,
             Reason.EPOCH_DROPPED,
@@ -68,9 +76,9 @@ def watched_agents(draft: Draft, epoch: Epoch) -> Draft:
     return with_record(draft, replace(record, epoch=replace(epoch, troubled=troubled)))
 
 
-def _trouble(draft: Draft, epoch: Epoch, name: str, present: set[str]) -> str | None:
-    if name not in present:
-        return "Left"
+def _trouble(draft: Draft, epoch: Epoch, name: str) -> str | None:
+    if is_out(draft, name):
+        return AGENT_LEFT
     report = draft.report(name)
     if report is None:
         return None
@@ -93,7 +101,7 @@ def _as_assigned(draft: Draft, epoch: Epoch, name: str) -> bool:
 
 def confirmed(draft: Draft, epoch: Epoch) -> Draft:
     """Mark the epoch as running everywhere, or restart its washout when the switch came late."""
-    agents = [name for pair in draft.live.spec.pairs for name in (pair.first, pair.second)]
+    agents = [name for pair in taking_part(draft, epoch) for name in (pair.first, pair.second)]
     open_ = [name for name in agents if name not in epoch.troubled and draft.report(name) is not None]
     off = [name for name in open_ if not _as_assigned(draft, epoch, name)]
     if not off:
