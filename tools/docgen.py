@@ -1,4 +1,4 @@
-"""Write the documents that follow from the types: docs/policy.md and the agent's OpenAPI snapshot.
+"""Write what follows from the types: docs/policy.md, the CRDs and the agent's OpenAPI snapshot.
 
 Run by `make gen`. With `--check` it writes nothing and exits 1 where a file on disk would change.
 """
@@ -17,6 +17,7 @@ from kvtune_api import names
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import PolicyStatus
+from tools.crdgen import experiments_yaml, policies_yaml
 from tools.fields import NOT_SET, Row, one_line, rows
 from tools.openapi import agent_openapi
 
@@ -144,6 +145,8 @@ def generated() -> dict[str, Callable[[], str]]:
     return {
         "docs/policy.md": policy_document,
         "docs/agent-openapi.json": agent_openapi,
+        "crds/kvcachepolicies.yaml": policies_yaml,
+        "crds/kvcacheexperiments.yaml": experiments_yaml,
         "cli/kvtune_cli/demo/chat.yaml": carried_policy,
     }
 

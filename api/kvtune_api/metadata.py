@@ -5,8 +5,17 @@ from typing import Annotated
 from pydantic import Field
 
 from kvtune_api.codec import frozen
+from kvtune_api.rules import Form
 
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=253),
+    Form(
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        words="a name of lower-case letters, digits, '-' and '.', such as chat",
+    ),
+]
+"""A name as Kubernetes allows it (a DNS subdomain)."""
 
 
 @frozen

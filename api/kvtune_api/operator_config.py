@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from kvtune_api.codec import frozen
+from kvtune_api.scalars import Number, Switch, Whole
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.units import PositiveDuration
 
@@ -61,10 +62,10 @@ class FreezeWindow:
 class AgentAccess:
     """How agents are reached."""
 
-    insecure: bool = False
+    insecure: Switch = False
     """Send the write token over plain http to pods, too. Without it agents must serve https."""
 
-    tls: bool = False
+    tls: Switch = False
     """Whether agents serve https."""
 
     server_name: Annotated[str, Field(max_length=253)] | None = None
@@ -78,13 +79,13 @@ class AgentAccess:
 class OperatorConfig:
     """Defaults and limits for all policies."""
 
-    stop: bool = False
+    stop: Switch = False
     """The kill switch: every experiment ends now and none starts; agents keep or regain their incumbents."""
 
-    max_experiments: Annotated[int, Field(ge=0, le=10_000)] = 10
+    max_experiments: Annotated[Whole, Field(ge=0, le=10_000)] = 10
     """At most this many experiments run at once in the cluster."""
 
-    max_exposed_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    max_exposed_share: Annotated[Number, Field(gt=0, le=1)] = 0.5
     """At most this share of a policy's agents runs an unproven candidate at once."""
 
     freeze_windows: Annotated[tuple[FreezeWindow, ...], Field(max_length=64)] = ()

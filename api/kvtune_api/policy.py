@@ -5,34 +5,49 @@ where a default can be right, so a policy of ten lines works.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kvtune_api.codec import frozen
+from kvtune_api.errors import Problem
+from kvtune_api.experiment_settings import ExperimentSettings
+from kvtune_api.labels import LabelSelector
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION
-from kvtune_api.ranges import Bounds, DurationRange, QuantityRange, RatioRange
+from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
+from kvtune_api.rules import Form, Rule, ruled
+from kvtune_api.scalars import Number, Switch, Whole, without_nulls
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.status import PolicyStatus
 from kvtune_api.units import Duration, PositiveDuration
 
-Label = Annotated[str, Field(max_length=317)]
-LabelValue = Annotated[str, Field(max_length=63)]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Points = Annotated[float, Field(ge=0, le=1)]
-Price = Annotated[float, Field(ge=0, le=1_000_000)]
+Share = Annotated[Number, Field(gt=0, lt=1)]
+Price = Annotated[Number, Field(ge=0, le=1_000_000)]
+AgentAddress = Annotated[
+    str,
+    Field(max_length=253),
+    Form(
+        pattern=r"^https?://[A-Za-z0-9.:_\[\]-]+/?$",
+        words="an address of an agent such as http://10.0.0.7:9402",
+    ),
+]
+
+NAME_MAX_LENGTH = 57
+"""An experiment's name is the policy's with a number, and a label's value: 63 characters at most."""
+
+ONE_TARGET = "at least one target is needed: ttft or hitRate"
+ONE_KNOB = "at least one knob is needed: cacheTTL, evictionRatio or tiers.hostMemory"
+NO_ADDRESSES = "not in a cluster, where agents are found by labels (`kvtune up` accepts addresses)"
 
 
 @frozen
-class LabelSelector:
-    """Kubernetes labels that must all match."""
-
-    match_labels: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
-    """Label names and the values they must have."""
-
-
-@frozen
+@ruled(
+    Rule(
+        holds="!has(self.addresses) || size(self.addresses) == 0",
+        message=f"'addresses: %d set: {NO_ADDRESSES}'.format([size(self.addresses)])",
+    )
+)
 class Selector:
     """Which agents this policy tunes."""
 
@@ -42,10 +57,7 @@ class Selector:
     agents: LabelSelector = LabelSelector()
     """Labels of the agents' pods on those nodes (in a cluster)."""
 
-    addresses: Annotated[
-        tuple[Annotated[str, Field(max_length=253, pattern=r"^https?://[^/\s]+/?$")], ...],
-        Field(max_length=1000),
-    ] = ()
+    addresses: Annotated[tuple[AgentAddress, ...], Field(max_length=1000)] = ()
     """Addresses of the agents, `http://host:port` (standalone only; `kvtune up --agents` overrides them)."""
 
 
@@ -53,7 +65,7 @@ class Selector:
 class TTFTTarget:
     """A share of the requests must see their first token within a limit."""
 
-    quantile: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+    quantile: Annotated[Number, Field(ge=0.5, lt=1)] = 0.95
     """The share: 0.95 asks that 95 % of the requests are within the limit."""
 
     limit: PositiveDuration
@@ -77,6 +89,7 @@ class StallTarget:
 
 
 @frozen
+@ruled(Rule(holds="has(self.ttft) || has(self.hitRate)", message=f"'{ONE_TARGET}'"))
 class Targets:
     """What must hold. Each target is also a guardrail of every experiment. At least one is needed."""
 
@@ -92,7 +105,7 @@ class Targets:
     @model_validator(mode="after")
     def _one_target(self) -> "Targets":
         if self.ttft is None and self.hit_rate is None:
-            raise ValueError("at least one target is needed: ttft or hitRate")
+            raise ValueError(ONE_TARGET)
         return self
 
 
@@ -127,6 +140,12 @@ class TierKnobs:
 
 
 @frozen
+@ruled(
+    Rule(
+        holds="has(self.cacheTTL) || has(self.evictionRatio) || self.?tiers.?hostMemory.hasValue()",
+        message=f"'{ONE_KNOB}'",
+    )
+)
 class Knobs:
     """What may be tuned. A knob that is not named is left as the agents have it."""
 
@@ -142,7 +161,7 @@ class Knobs:
     @model_validator(mode="after")
     def _one_knob(self) -> "Knobs":
         if self.cache_ttl is None and self.eviction_ratio is None and self.tiers.host_memory is None:
-            raise ValueError("at least one knob is needed: cacheTTL, evictionRatio or tiers.hostMemory")
+            raise ValueError(ONE_KNOB)
         return self
 
 
@@ -163,91 +182,6 @@ class Mode(StrEnum):
     RECOMMEND = "Recommend"
     AUTO = "Auto"
     AA_TEST = "AATest"
-
-
-class OnGuardrail(StrEnum):
-    """What follows when a guardrail trips."""
-
-    ROLLBACK = "Rollback"
-    ROLLBACK_AND_PAUSE = "RollbackAndPause"
-
-
-@frozen
-class Margins:
-    """How much worse a guardrail may look and still count as not worse, as a share (0.02 = 2 points)."""
-
-    ttft: Points | None = None
-    """Share of requests within the TTFT limit. Default: one sd of its noise, between 0.02 and 0.05."""
-
-    hit_rate: Points | None = None
-    """Hit rate. Default: one sd of its noise, between 0.02 and 0.05."""
-
-    stall: Points | None = None
-    """Share of stalled samples. Default: one sd of its noise, between 0.02 and 0.05."""
-
-
-@frozen
-class ExperimentSettings:
-    """How experiments are run. The defaults are those of the statistical design."""
-
-    alpha: Annotated[float, Field(ge=0.001, le=0.2)] = 0.05
-    """Highest probability with which an experiment declares a candidate better that is not."""
-
-    window: Bounds = Bounds(min=Duration("120s"), max=Duration("10m"))
-    """Bounds of the measuring window of an epoch."""
-
-    washout: Bounds = Bounds(min=Duration("20s"), max=Duration("30m"))
-    """Bounds of the time after a switch that is not measured."""
-
-    pairs_at_once: Annotated[int, Field(ge=1, le=25)] = 8
-    """At most this many pairs take part; all others keep the incumbent. The limit keeps ledgers small."""
-
-    min_pairs: Annotated[int, Field(ge=5, le=1000)] = 8
-    """No promotion before this many Deltas (pairs times blocks)."""
-
-    max_pairs: Annotated[int, Field(ge=5, le=10_000)] = 24
-    """Undecided after this many Deltas: Inconclusive."""
-
-    min_requests: Annotated[int, Field(ge=1, le=10_000_000)] = 500
-    """The window is made long enough for this many requests per arm and epoch."""
-
-    max_duration: PositiveDuration = Duration("24h")
-    """No experiment starts that is estimated to take longer."""
-
-    no_data_timeout: PositiveDuration = Duration("10m")
-    """Without usable measurements for this long an experiment ends as Inconclusive(NoData)."""
-
-    margins: Margins = Margins()
-    """Non-inferiority margins of the guardrails."""
-
-    min_effect: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Smallest gain in the objective that is worth a change (0.01 = 1 point)."""
-
-    detectable_effect: Annotated[float, Field(gt=0, le=1)] = 0.03
-    """Gain for which the power is stated where the proposal predicts none."""
-
-    cooldown: Duration = Duration("5m")
-    """Rest after an experiment before the next."""
-
-    on_guardrail: OnGuardrail = OnGuardrail.ROLLBACK
-    """What follows when the circuit breaker trips."""
-
-    watch_windows: Annotated[int, Field(ge=1, le=100)] = 2
-    """Windows for which a promotion is watched against the holdback."""
-
-    approval_timeout: PositiveDuration = Duration("24h")
-    """How long a winner waits for approval (mode Recommend)."""
-
-    lease_duration: PositiveDuration = Duration("30s")
-    """Wall time after which an agent gives a candidate up unless the control plane renews it."""
-
-    @model_validator(mode="after")
-    def _pairs_in_order(self) -> "ExperimentSettings":
-        if self.min_pairs > self.max_pairs:
-            raise ValueError(f"minPairs {self.min_pairs} is greater than maxPairs {self.max_pairs}")
-        if self.lease_duration.seconds < 3:
-            raise ValueError(f"leaseDuration {self.lease_duration} is less than 3s")
-        return self
 
 
 class MetricsSource(StrEnum):
@@ -311,25 +245,55 @@ class PolicySpec:
     mode: Mode = Mode.AUTO
     """Observe, Recommend (a winner waits for approval), Auto, or AATest (measures false positives)."""
 
-    paused: bool = False
+    paused: Switch = False
     """Stop: a running experiment is aborted, all agents keep the incumbent."""
 
     metrics: Metrics = Metrics()
     """Where SLIs come from."""
 
-    history_limit: Annotated[int, Field(ge=1, le=300)] = 20
+    history_limit: Annotated[Whole, Field(ge=1, le=300)] = 20
     """This many ended experiments are kept (in a cluster); older ones are deleted."""
 
     retention: Retention = Retention.DELETE
     """What becomes of the experiments when this policy is deleted: Delete or Orphan (in a cluster)."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        return without_nulls(data)
+
+
+def _short_name(metadata: Metadata) -> Metadata:
+    if (length := len(metadata.name)) > NAME_MAX_LENGTH:
+        raise ValueError(
+            f"name '{metadata.name}' has {length} characters, at most {NAME_MAX_LENGTH} are allowed"
+        )
+    return metadata
+
 
 @frozen
+@ruled(
+    Rule(
+        holds=f"size(self.metadata.name) <= {NAME_MAX_LENGTH}",
+        message=f"'metadata.name has %d characters, at most {NAME_MAX_LENGTH} are allowed'"
+        ".format([size(self.metadata.name)])",
+    )
+)
 class KVCachePolicy:
     """A policy: tune these agents, within these bounds, towards this objective, keeping these targets."""
 
     api_version: Literal["kvtune.dev/v1alpha1"] = API_VERSION
     kind: Literal["KVCachePolicy"] = "KVCachePolicy"
-    metadata: Metadata
+    metadata: Annotated[Metadata, AfterValidator(_short_name)]
     spec: PolicySpec
+    """What is asked for."""
+
     status: PolicyStatus | None = None
+    """What the control plane answers."""
+
+
+def cluster_problems(policy: KVCachePolicy) -> tuple[Problem, ...]:
+    """What a cluster refuses and `kvtune up` accepts; the CRD says the same."""
+    if not (addresses := policy.spec.selector.addresses):
+        return ()
+    return (Problem("spec.selector", f"addresses: {len(addresses)} set: {NO_ADDRESSES}"),)

@@ -1,16 +1,48 @@
 """Ranges that users give: of a knob that may be tuned, and of a length that the control plane chooses."""
 
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from kvtune_api.codec import frozen
-from kvtune_api.units import PositiveDuration, PositiveQuantity
+from kvtune_api.rules import Rule, ruled
+from kvtune_api.scalars import Number
+from kvtune_api.units import Duration, PositiveDuration, PositiveQuantity, Quantity
 
-Step = Annotated[float, Field(gt=1, le=64)]
+Step = Annotated[Number, Field(gt=1, le=64)]
+Ratio = Annotated[Number, Field(gt=0, le=1)]
+
+
+def _grows(low: str, *, when: str = "true") -> Rule:
+    """Min is at most max. `low` is CEL for max < min; `when` guards it."""
+    return Rule(
+        holds=f"!({when}) || !({low})",
+        message="'min %s is greater than max %s'.format([self.min, self.max])",
+    )
+
+
+def _starts_inside(below: str, above: str, *, when: str = "true") -> Rule:
+    """Start, where it is set, is between min and max. `below` and `above` are CEL, guarded by `when`."""
+    return Rule(
+        holds=f"!has(self.start) || !({when}) || (!({below}) && !({above}))",
+        message="'start %s is outside %s to %s'.format([self.start, self.min, self.max])",
+    )
+
+
+def _rules_of(unit: type[Duration] | type[Quantity]) -> tuple[Rule, Rule]:
+    low, high, start = "self.min", "self.max", "self.start"
+    bounds = f"{unit.comparable(low)} && {unit.comparable(high)}"
+    return (
+        _grows(unit.less(high, low), when=bounds),
+        _starts_inside(
+            unit.less(start, low), unit.less(high, start), when=f"{bounds} && {unit.comparable(start)}"
+        ),
+    )
 
 
 @frozen
+@ruled(*_rules_of(Duration))
 class DurationRange:
     """The range in which a duration may be tuned."""
 
@@ -29,25 +61,26 @@ class DurationRange:
     @model_validator(mode="after")
     def _inside(self) -> "DurationRange":
         check_range(
-            self.min.seconds,
-            self.max.seconds,
-            self.start.seconds if self.start else None,
+            self.min.nanoseconds,
+            self.max.nanoseconds,
+            self.start.nanoseconds if self.start else None,
             (self.min, self.max, self.start),
         )
         return self
 
 
 @frozen
+@ruled(_grows("self.max < self.min"), _starts_inside("self.start < self.min", "self.max < self.start"))
 class RatioRange:
     """The range in which a ratio may be tuned."""
 
-    min: Annotated[float, Field(gt=0, le=1)]
+    min: Ratio
     """Never below this."""
 
-    max: Annotated[float, Field(gt=0, le=1)]
+    max: Ratio
     """Never above this."""
 
-    start: Annotated[float, Field(gt=0, le=1)] | None = None
+    start: Ratio | None = None
     """Where to begin; without it, what the agents report."""
 
     largest_step: Step = 2.0
@@ -60,6 +93,7 @@ class RatioRange:
 
 
 @frozen
+@ruled(*_rules_of(Quantity))
 class QuantityRange:
     """The range in which a size may be tuned."""
 
@@ -78,15 +112,16 @@ class QuantityRange:
     @model_validator(mode="after")
     def _inside(self) -> "QuantityRange":
         check_range(
-            self.min.bytes,
-            self.max.bytes,
-            self.start.bytes if self.start else None,
+            self.min.exact_bytes,
+            self.max.exact_bytes,
+            self.start.exact_bytes if self.start else None,
             (self.min, self.max, self.start),
         )
         return self
 
 
 @frozen
+@ruled(_rules_of(Duration)[0])
 class Bounds:
     """Bounds of a length of time that the control plane chooses."""
 
@@ -98,11 +133,13 @@ class Bounds:
 
     @model_validator(mode="after")
     def _grow(self) -> "Bounds":
-        check_range(self.min.seconds, self.max.seconds, None, (self.min, self.max))
+        check_range(self.min.nanoseconds, self.max.nanoseconds, None, (self.min, self.max))
         return self
 
 
-def check_range(low: float, high: float, start: float | None, written: tuple[object, ...]) -> None:
+def check_range(
+    low: float | Decimal, high: float | Decimal, start: float | Decimal | None, written: tuple[object, ...]
+) -> None:
     """Raise ValueError, with the values as they were written, unless low <= start <= high."""
     if low > high:
         raise ValueError(f"min {written[0]} is greater than max {written[1]}")

@@ -3,24 +3,57 @@
 What is not set in a policy is taken from the operator's own settings, field by field.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from kvtune_api.codec import frozen
+from kvtune_api.metadata import Name
+from kvtune_api.rules import Form, Rule, quoted
 from kvtune_api.units import Duration, PositiveDuration
 
-Address = Annotated[str, Field(max_length=253, pattern=r"^https?://[^/\s?#@]+(/[^\s?#]*)?$")]
-LabelName = Annotated[str, Field(max_length=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Query = Annotated[str, Field(min_length=1, max_length=2048)]
+Address = Annotated[
+    str,
+    Field(max_length=253),
+    Form(
+        pattern=r"^https?://[A-Za-z0-9.:_\[\]-]+(/[A-Za-z0-9._~:/%+-]*)?$",
+        words="an address such as http://prometheus.monitoring:9090",
+    ),
+]
+LabelName = Annotated[
+    str,
+    Field(max_length=63),
+    Form(pattern="^[a-zA-Z_][a-zA-Z0-9_]*$", words="a label of a time series such as pod"),
+]
+
+_VARIABLES = r"[$]([A-Za-z_][A-Za-z0-9_]*|[{])"
+_FOREIGN = f"self.findAll({quoted(_VARIABLES)}).filter(name, name != '$agents')"
+
+
+def _known_variables(query: str) -> str:
+    for found in re.finditer(_VARIABLES, query):
+        if found[0] != "$agents":
+            raise ValueError(f"{found[0]} is not known in a query, only $agents is")
+    return query
+
+
+Query = Annotated[
+    str,
+    Field(min_length=1, max_length=2048),
+    AfterValidator(_known_variables),
+    Rule(
+        holds=f"size({_FOREIGN}) == 0", message=f"{_FOREIGN}[0] + ' is not known in a query, only $agents is'"
+    ),
+]
 
 
 @frozen
 class SecretName:
     """A Secret in the policy's namespace. It must carry the label kvtune.dev/metrics-credentials."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+    name: Name
     """Keys that are used: token; or username and password; ca.crt; tls.crt and tls.key; header.NAME."""
 
 

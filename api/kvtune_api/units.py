@@ -1,7 +1,8 @@
 """Durations and sizes as users write them: strings that know their value in base units.
 
 `Duration` accepts what the CRD accepts (`320ms`, `90s`, `1h30m`); `Quantity` accepts Kubernetes quantities
-(`8Gi`, `512Mi`, `1e9`). Both stay strings on the wire, so no reader has to guess a unit.
+(`8Gi`, `512Mi`, `1e9`). Both stay strings on the wire, so no reader has to guess a unit. Their forms leave
+out what CEL and Python would read differently: more than six decimals, negative exponents.
 """
 
 import re
@@ -12,31 +13,40 @@ from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+from kvtune_api.rules import Rule, quoted, with_rules
+
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]{1,6})?(ms|s|m|h))+$"
 DURATION_MAX_LENGTH = 20
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+]?[0-9]{1,2})?$"
 QUANTITY_MAX_LENGTH = 32
-LARGEST_BYTES = 2.0**60
+LARGEST_BYTES = 2**60
 """1 EiB: no tier is larger, and sums of sizes stay exact enough."""
 
-LARGEST_SECONDS = 1e9
+LARGEST_SECONDS = 10**9
 """Some 30 years: times plus durations stay dates."""
 
+_COUNTABLE = (
+    r"^(0*([0-9]{1,6}(\.[0-9]{1,6})?h|1?[0-9]{1,7}(\.[0-9]{1,6})?m|"
+    r"1?[0-9]{1,9}(\.[0-9]{1,6})?s|1?[0-9]{1,12}(\.[0-9]{1,6})?ms))+$"
+)
+"""Durations of which CEL's `duration()` makes nanoseconds in 63 bits, whatever 20 characters hold. No part
+that does not match is within `LARGEST_SECONDS`."""
 
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
+_NANOSECONDS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _QUANTITY_PARTS = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(.*)$")
 _DECIMAL_SUFFIX = {"": 0, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIX = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 class _Written(str):
-    """A string with a checked form. Subclasses give the pattern and the longest length."""
+    """A string with a checked form. Subclasses give the pattern, the longest length and the largest value."""
 
     __slots__ = ()
     pattern: str
     max_length: int
     example: str
+    largest: str
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -71,7 +81,32 @@ class _Written(str):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": "string", "pattern": cls.pattern, "maxLength": cls.max_length}
+        name = cls.__name__.lower()
+        formed = f"self.matches({quoted(cls.pattern)})"
+        small = f"{cls.comparable('self')} && !({cls.less(quoted(cls.largest), 'self')})"
+        return with_rules(
+            {"type": "string", "pattern": cls.pattern, "maxLength": cls.max_length},
+            Rule(holds=formed, message=_says(f"is not a {name} such as {cls.example}")),
+            Rule(
+                holds=f"!{formed} || ({small})",
+                message=_says(f"is more than the largest {name} allowed, {cls.largest}"),
+            ),
+        )
+
+    @classmethod
+    def comparable(cls, value: str) -> str:
+        """CEL that is true where the expression `value` can be compared."""
+        raise NotImplementedError
+
+    @classmethod
+    def less(cls, value: str, other: str) -> str:
+        """CEL that is true where one expression is less than the other; both must be comparable."""
+        raise NotImplementedError
+
+
+def _says(words: str) -> str:
+    """CEL for the value in quotes and some words."""
+    return f'"\'" + self + {quoted(f"{chr(39)} {words}")}'
 
 
 def _too_large(value: str, name: str, limit: str) -> PydanticCustomError:
@@ -89,19 +124,35 @@ class Duration(_Written):
     pattern = DURATION_PATTERN
     max_length = DURATION_MAX_LENGTH
     example = "'90s', '5m' or '320ms'"
+    largest = f"{LARGEST_SECONDS}s"
 
     @classmethod
     def check(cls, value: object) -> Self:
         """Return the value as a duration of at most `LARGEST_SECONDS`."""
         written = super().check(value)
-        if written.seconds > LARGEST_SECONDS:
-            raise _too_large(written, "duration", "1000000000s")
+        if written.nanoseconds > LARGEST_SECONDS * 10**9:
+            raise _too_large(written, "duration", cls.largest)
         return written
+
+    @classmethod
+    def comparable(cls, value: str) -> str:
+        """CEL that is true where the expression `value` can be compared."""
+        return f"{value}.matches({quoted(_COUNTABLE)})"
+
+    @classmethod
+    def less(cls, value: str, other: str) -> str:
+        """CEL that is true where one expression is less than the other; both must be comparable."""
+        return f"duration({value}) < duration({other})"
+
+    @property
+    def nanoseconds(self) -> int:
+        """The length in nanoseconds, exactly (a form allows no finer one)."""
+        return int(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _DURATION_PART.findall(self)))
 
     @property
     def seconds(self) -> float:
         """The length in seconds."""
-        return float(sum(Decimal(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(self)))
+        return self.nanoseconds / 10**9
 
     @classmethod
     def of(cls, seconds: float) -> "Duration":
@@ -119,26 +170,42 @@ class Quantity(_Written):
     pattern = QUANTITY_PATTERN
     max_length = QUANTITY_MAX_LENGTH
     example = "'8Gi' or '512Mi'"
+    largest = "1Ei"
 
     @classmethod
     def check(cls, value: object) -> Self:
         """Return the value as a quantity of at most `LARGEST_BYTES`."""
         written = super().check(value)
-        if written.bytes > LARGEST_BYTES:
-            raise _too_large(written, "quantity", "1Ei")
+        if written.exact_bytes > LARGEST_BYTES:
+            raise _too_large(written, "quantity", cls.largest)
         return written
 
+    @classmethod
+    def comparable(cls, value: str) -> str:
+        """CEL that is true where the expression `value` can be compared."""
+        return f"({value}.matches({quoted(cls.pattern)}) && isQuantity({value}))"
+
+    @classmethod
+    def less(cls, value: str, other: str) -> str:
+        """CEL that is true where one expression is less than the other; both must be comparable."""
+        return f"quantity({value}).isLessThan(quantity({other}))"
+
     @property
-    def bytes(self) -> float:
-        """The size in bytes (a fraction only where the writer asked for one, as in `500m`)."""
+    def exact_bytes(self) -> Decimal:
+        """The size in bytes, with the fraction that was written (`500m` is half a byte)."""
         match = _QUANTITY_PARTS.match(self)
         assert match is not None, self
         number, suffix = Decimal(match[1]), match[2]
         if suffix in _BINARY_SUFFIX:
-            return float(number * 2 ** _BINARY_SUFFIX[suffix])
+            return number * (1 << _BINARY_SUFFIX[suffix])
         if suffix in _DECIMAL_SUFFIX:
-            return float(number.scaleb(_DECIMAL_SUFFIX[suffix]))
-        return float(number.scaleb(int(suffix[1:])))
+            return number.scaleb(_DECIMAL_SUFFIX[suffix])
+        return number.scaleb(int(suffix[1:]))
+
+    @property
+    def bytes(self) -> float:
+        """The size in bytes."""
+        return float(self.exact_bytes)
 
     @property
     def gib(self) -> float:
@@ -158,16 +225,30 @@ class Quantity(_Written):
 
 
 def _positive_duration(value: Duration) -> Duration:
-    if value.seconds <= 0:
+    if value.nanoseconds <= 0:
         raise PydanticCustomError("not_positive", "'{value}' must be greater than 0s", {"value": str(value)})
     return value
 
 
 def _positive_quantity(value: Quantity) -> Quantity:
-    if value.bytes <= 0:
+    if value.exact_bytes <= 0:
         raise PydanticCustomError("not_positive", "'{value}' must be greater than 0", {"value": str(value)})
     return value
 
 
-PositiveDuration = Annotated[Duration, AfterValidator(_positive_duration)]
-PositiveQuantity = Annotated[Quantity, AfterValidator(_positive_quantity)]
+PositiveDuration = Annotated[
+    Duration,
+    AfterValidator(_positive_duration),
+    Rule(
+        holds=f"!{Duration.comparable('self')} || {Duration.less(quoted('0s'), 'self')}",
+        message=_says("must be greater than 0s"),
+    ),
+]
+PositiveQuantity = Annotated[
+    Quantity,
+    AfterValidator(_positive_quantity),
+    Rule(
+        holds=f"!{Quantity.comparable('self')} || {Quantity.less(quoted('0'), 'self')}",
+        message=_says("must be greater than 0"),
+    ),
+]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from kvtune_api.experiment_settings import OnGuardrail
 from kvtune_api.names import ConditionType, Phase, Reason
-from kvtune_api.policy import OnGuardrail
 from kvtune_api.status import Truth
 from kvtune_api.units import Duration
 from kvtune_tuner.plan import plan

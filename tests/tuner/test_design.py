@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from kvtune_api.experiment_settings import Margins
 from kvtune_api.names import Phase
-from kvtune_api.policy import HitRateTarget, Margins, Strategy, Targets, TTFTTarget
+from kvtune_api.policy import HitRateTarget, Strategy, Targets, TTFTTarget
 from kvtune_api.ranges import Bounds
 from kvtune_api.units import Duration
 from kvtune_tuner.design import most_pairs

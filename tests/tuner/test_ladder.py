@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.knobs import CacheConfig, Knob
-from kvtune_api.policy import ExperimentSettings, PolicySpec, Prices, Strategy
+from kvtune_api.policy import PolicySpec, Prices, Strategy
 from kvtune_api.status import Trial
 from kvtune_tuner.ladder import propose_by_ladder
 from kvtune_tuner.proposal import Candidate, NothingToTry

@@ -1,0 +1,1 @@
+"""From the types of `api/` to CustomResourceDefinitions."""
