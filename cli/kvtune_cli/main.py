@@ -23,6 +23,7 @@ from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
 from kvtune_cli.status import status
 from kvtune_cli.token import token
+from kvtune_cli.traffic import traffic
 from kvtune_cli.trying import try_config
 from kvtune_cli.up import up
 from kvtune_cli.validate import validate
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "resume": resume,
     "replay": replay,
     "token": token,
+    "traffic": traffic,
     "version": version,
 }
 """Every subcommand, in the order of `kvtune --help`."""

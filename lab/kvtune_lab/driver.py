@@ -12,11 +12,9 @@ from dataclasses import asdict, dataclass, field
 import httpx
 
 from kvtune_lab.clock import ScaledClock
-from kvtune_lab.posting import AgentLink, AgentTally, PostingConfig, Row, cut
-from kvtune_lab.sticky import StickyAssignment
+from kvtune_lab.posting import AgentLink, AgentTally, PostingConfig, cut
+from kvtune_lab.spans import MOST_STEPS_AT_ONCE, Spans, sleep_until, steps_due
 from kvtune_lab.traffic import Request
-
-MOST_STEPS_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,37 +56,6 @@ class DriverTally:
         }
 
 
-class _Spans:
-    """Take requests from a workload span by span, as rows per agent."""
-
-    def __init__(self, requests: Iterable[Request], agents: int, start_unix_s: float) -> None:
-        self._requests = iter(requests)
-        self._sticky = StickyAssignment(agents)
-        self._agents = agents
-        self._start_unix_s = start_unix_s
-        self._ahead: Request | None = None
-        self.ended = False
-
-    def rows_until(self, until_unix_s: float) -> list[list[Row]]:
-        """Give each agent's rows that arrive up to a time, in order."""
-        rows: list[list[Row]] = [[] for _ in range(self._agents)]
-        while not self.ended:
-            request = self._ahead or next(self._requests, None)
-            if request is None:
-                self.ended = True
-                break
-            arrival = round(self._start_unix_s + request.arrival_s, 6)
-            if arrival > until_unix_s:
-                self._ahead = request
-                break
-            self._ahead = None
-            agent = self._sticky.agent_of(request.root, request.arrival_s)
-            rows[agent].append(
-                (arrival, request.root, request.prompt_tokens, request.output_tokens, request.blocks)
-            )
-        return rows
-
-
 async def run_driver(
     config: DriverConfig,
     requests: Iterable[Request],
@@ -117,13 +84,13 @@ async def run_driver(
             await asyncio.gather(*posting, return_exceptions=True)
 
 
-def _spans(config: DriverConfig, requests: Iterable[Request], clock: ScaledClock) -> _Spans:
-    return _Spans(requests, len(config.agents), clock.origin_unix_s - config.prefill_seconds)
+def _spans(config: DriverConfig, requests: Iterable[Request], clock: ScaledClock) -> Spans:
+    return Spans(requests, len(config.agents), clock.origin_unix_s - config.prefill_seconds)
 
 
 async def _feed(
     config: DriverConfig,
-    spans: _Spans,
+    spans: Spans,
     links: list[AgentLink],
     clock: ScaledClock,
     stop: asyncio.Event,
@@ -141,8 +108,8 @@ async def _feed(
     if not stop.is_set():
         tally.prefilled.set()
     while not stop.is_set() and not spans.ended:
-        until += _steps_due(until, clock, config.batch_seconds) * config.batch_seconds
-        await _sleep_until(until, clock, stop)
+        until += steps_due(until, clock, config.batch_seconds) * config.batch_seconds
+        await sleep_until(until, clock, stop)
         if stop.is_set():
             break
         for link, rows in zip(links, spans.rows_until(until), strict=True):
@@ -150,11 +117,6 @@ async def _feed(
                 link.put_or_skip_oldest(batch)
     tally.source_ended = spans.ended
     await _drained_or_stopped(links, stop)
-
-
-def _steps_due(until: float, clock: ScaledClock, step: float) -> int:
-    """Say how many steps to take at once: one, or as many as have passed already."""
-    return min(MOST_STEPS_AT_ONCE, max(1, int((clock.now_s() - until) / step)))
 
 
 async def _drained_or_stopped(links: list[AgentLink], stop: asyncio.Event) -> None:
@@ -171,15 +133,3 @@ async def _drained_or_stopped(links: list[AgentLink], stop: asyncio.Event) -> No
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _sleep_until(virtual_unix_s: float, clock: ScaledClock, stop: asyncio.Event) -> None:
-    """Sleep until a virtual time, or until stopped; always gives others a turn."""
-    seconds = clock.wall_seconds_until(virtual_unix_s)
-    if seconds == 0:
-        await asyncio.sleep(0)
-        return
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
