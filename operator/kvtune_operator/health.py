@@ -5,7 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI, Response
@@ -19,9 +19,37 @@ from kvtune_operator.observed import Pulse
 from kvtune_operator.telemetry import Telemetry
 
 
+class Vital(Protocol):
+    """What the endpoint reads."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """What was last seen."""
+        ...
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """The metrics."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process works, or waits as it should."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has begun."""
+        ...
+
+    def details(self) -> dict[str, Any]:
+        """What both probes answer."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """What the endpoint reads."""
+    """The vitals of a control plane of one policy."""
 
     pulse: Pulse
     telemetry: Telemetry
@@ -39,8 +67,21 @@ class Vitals:
         """Whether steps come as they should."""
         return self.age_seconds <= self.stuck_after_seconds
 
+    @property
+    def ready(self) -> bool:
+        """Whether a step has ended."""
+        return self.alive and self.pulse.last_step is not None
 
-def create_app(vitals: Vitals) -> FastAPI:
+    def details(self) -> dict[str, Any]:
+        """When the last step ended."""
+        return {
+            "lastStepSecondsAgo": round(self.age_seconds, 3),
+            "stuckAfterSeconds": self.stuck_after_seconds,
+            "stepped": self.pulse.last_step is not None,
+        }
+
+
+def create_app(vitals: Vital) -> FastAPI:
     """The application."""
     app = FastAPI(title="kvtune control plane", docs_url=None, redoc_url=None)
 
@@ -50,7 +91,7 @@ def create_app(vitals: Vitals) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz() -> JSONResponse:
-        return _answer(vitals, well=vitals.alive and vitals.pulse.last_step is not None)
+        return _answer(vitals, well=vitals.ready)
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -63,13 +104,8 @@ def create_app(vitals: Vitals) -> FastAPI:
     return app
 
 
-def _answer(vitals: Vitals, *, well: bool) -> JSONResponse:
-    content = {
-        "lastStepSecondsAgo": round(vitals.age_seconds, 3),
-        "stuckAfterSeconds": vitals.stuck_after_seconds,
-        "stepped": vitals.pulse.last_step is not None,
-    }
-    return JSONResponse(content, status_code=200 if well else 503)
+def _answer(vitals: Vital, *, well: bool) -> JSONResponse:
+    return JSONResponse(vitals.details(), status_code=200 if well else 503)
 
 
 def _status(pulse: Pulse) -> dict[str, Any]:

@@ -41,13 +41,24 @@ class Pulse:
     experiments: dict[str, KVCacheExperiment] = field(default_factory=dict)
     """The newest experiment of each policy."""
 
+    steps: dict[str, float] = field(default_factory=dict)
+    """When the last step of each of many policies ended (or its task began)."""
+
 
 class ObservedClock(Clock):
     """A clock under which every sleep ends a step and every waking begins one."""
 
     def __init__(
-        self, clock: Clock, pulse: Pulse, telemetry: Telemetry, monotonic: Callable[[], float]
+        self,
+        clock: Clock,
+        pulse: Pulse,
+        telemetry: Telemetry,
+        monotonic: Callable[[], float],
+        *,
+        policy: str | None = None,
     ) -> None:
+        """`policy` is whose steps these are, where there are many."""
+        self._policy = policy
         self._clock = clock
         self._pulse = pulse
         self._telemetry = telemetry
@@ -62,6 +73,8 @@ class ObservedClock(Clock):
         """Note the step's end, sleep, note the next step's begin."""
         ended = self._monotonic()
         self._pulse.last_step = ended
+        if self._policy is not None:
+            self._pulse.steps[self._policy] = ended
         self._telemetry.tick(ended - self._began)
         await self._clock.sleep(seconds)
         self._began = self._monotonic()
@@ -116,7 +129,9 @@ class ObservedMetrics(Metrics):
 class ObservedObjects(Objects):
     """Objects whose newest states are kept for the health endpoint and shown as metrics."""
 
-    def __init__(self, objects: Objects, pulse: Pulse, telemetry: Telemetry) -> None:
+    def __init__(self, objects: Objects, pulse: Pulse, telemetry: Telemetry, *, scope: str = "") -> None:
+        """`scope` stands before the policies' names: `namespace/` where there are many namespaces."""
+        self._scope = scope
         self._objects = objects
         self._pulse = pulse
         self._telemetry = telemetry
@@ -125,7 +140,7 @@ class ObservedObjects(Objects):
         """The policy."""
         policy = await _counted(self._telemetry, self._objects.policy(name))
         if policy is None:
-            self._pulse.policies.pop(name, None)
+            self._pulse.policies.pop(self._scope + name, None)
         else:
             self._show(policy)
         return policy
@@ -148,14 +163,15 @@ class ObservedObjects(Objects):
         """One experiment."""
         found = await _counted(self._telemetry, self._objects.experiment(name))
         if found is not None:
-            self._pulse.experiments[found.spec.policy] = found
+            self._pulse.experiments[self._scope + found.spec.policy] = found
         return found
 
     async def put_experiment(self, experiment: KVCacheExperiment) -> KVCacheExperiment:
         """Write an experiment."""
         stored = await _counted(self._telemetry, self._objects.put_experiment(experiment))
-        self._pulse.experiments[stored.spec.policy] = stored
-        self._telemetry.experiment(stored)
+        policy = self._scope + stored.spec.policy
+        self._pulse.experiments[policy] = stored
+        self._telemetry.experiment(policy, stored)
         return stored
 
     async def experiments(self, policy: str) -> tuple[str, ...]:
@@ -173,9 +189,10 @@ class ObservedObjects(Objects):
     def _show(self, policy: Stored) -> None:
         if isinstance(policy, Invalid):
             return
-        self._pulse.policies[policy.metadata.name] = policy
+        name = self._scope + policy.metadata.name
+        self._pulse.policies[name] = policy
         if policy.status is not None:
-            self._telemetry.status(policy.metadata.name, policy.status)
+            self._telemetry.status(name, policy.status)
 
 
 async def _counted(telemetry: Telemetry, call: Awaitable[T]) -> T:

@@ -75,15 +75,22 @@ class Telemetry:
             _set(self._e_value, (policy,), None)
             _set(self._deltas, (policy,), None)
 
-    def experiment(self, experiment: KVCacheExperiment) -> None:
+    def experiment(self, policy: str, experiment: KVCacheExperiment) -> None:
         """Show the running experiment's evidence, or count an ended one (once)."""
-        policy, status, name = experiment.spec.policy, experiment.status, experiment.metadata.name
+        status, name = experiment.status, f"{policy}/{experiment.metadata.name}"
         if status.outcome is None:
             _set(self._e_value, (policy,), status.evidence.e_value)
             _set(self._deltas, (policy,), float(status.evidence.deltas))
         elif name not in self._ended_before:
             self._ended_before.add(name)
             self._ended.labels(policy, status.outcome, status.reason or "").inc()
+
+    def gone(self, policy: str) -> None:
+        """Drop the state of a policy that is gone; what was counted stays."""
+        for gauge in (self._phase, self._sli, self._target, self._e_value, self._deltas):
+            for sample in tuple(family for metric in gauge.collect() for family in metric.samples):
+                if sample.labels.get(LABEL_POLICY) == policy:
+                    gauge.remove(*sample.labels.values())
 
 
 def _set(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
