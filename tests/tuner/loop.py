@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.ledger import Row
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.policy import (
-    ExperimentSettings,
     Knobs,
     KVCachePolicy,
     Mode,
@@ -24,10 +24,11 @@ from kvtune_api.units import Duration
 from kvtune_api.wire import Report, Role
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from kvtune_tuner.draft import moment
-from kvtune_tuner.model import AgentSeen, Command, Event, Plan, Seen, Verb
-from kvtune_tuner.needs import exact, newest_moment, recent
+from kvtune_tuner.model import AgentSeen, Command, Event, Limits, Plan, PoolSeen, Seen, Stalls, Verb
+from kvtune_tuner.needs import exact, newest_moment, profiled, recent
 from kvtune_tuner.phases import RESTING
 from kvtune_tuner.plan import plan
+from kvtune_tuner.sli import Missing
 from tests.fakes.pool import Pool
 from tests.fakes.responses import Surface, flat, stepwise
 from tests.fakes.sim import PoolSettings
@@ -82,6 +83,14 @@ class Loop:
     token: int = 5
     ends_at: float | None = None
     shutdown: bool = False
+    invalid: str = ""
+    pods: PoolSeen = field(default_factory=PoolSeen)
+    """What nodes and pods say."""
+
+    limits: Limits = field(default_factory=Limits)
+    profiles: Callable[[str, float, float], Stalls | Missing] | None = None
+    """Profile samples of an agent in a window; None where no profiles are configured."""
+
     experiments: dict[str, KVCacheExperiment] = field(default_factory=dict)
     events: list[tuple[float, Event]] = field(default_factory=list)
     refusals: list[tuple[float, str, Refused]] = field(default_factory=list)
@@ -136,7 +145,19 @@ class Loop:
             speed=self.pool.settings.speed,
             tick_seconds=self.tick,
             shutdown=self.shutdown,
+            invalid=self.invalid,
+            pool=self.pods,
+            limits=self.limits,
+            stalls=self._stalls(experiment, names),
         )
+
+    def _stalls(
+        self, experiment: KVCacheExperiment | None, names: Sequence[str]
+    ) -> dict[tuple[float, float], dict[str, Stalls | Missing]]:
+        if self.profiles is None:
+            return {}
+        windows = profiled(experiment, self.now)
+        return {each: {name: self.profiles(name, *each) for name in names} for each in windows}
 
     def step(self) -> Plan:
         """One tick: see, plan, write, push; then the time moves."""
