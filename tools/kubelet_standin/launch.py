@@ -54,13 +54,9 @@ def _run(spec: dict) -> None:  # type: ignore[type-arg]  # JSON
         scratch = os.open(spec["scratch"], os.O_PATH)
         if spec["read_only_root"]:
             _mount("/", "/", None, MS_BIND | MS_REC)
-        for number, mount in enumerate(mounts):
-            _bind(
-                held[mount["source"]],
-                mount["target"],
-                mount["read_only"],
-                f"/proc/self/fd/{scratch}/{number}",
-            )
+        _make_places([m["target"] for m in mounts], f"/proc/self/fd/{scratch}")
+        for mount in mounts:
+            _bind(held[mount["source"]], mount["target"], mount["read_only"])
         hidden = [p for p in spec["keep"] if any(_is_under(p, m["target"]) for m in mounts)]
         for path in hidden:
             os.makedirs(path, exist_ok=True)
@@ -78,20 +74,34 @@ def _run(spec: dict) -> None:  # type: ignore[type-arg]  # JSON
         os._exit(CANNOT_RUN)
 
 
-def _bind(source: int, target: str, read_only: bool, scratch: str) -> None:
-    """Put a folder at a path that may not exist yet: an overlay keeps new folders away from the machine."""
-    if not os.path.exists(target):
-        there = target
-        while not os.path.isdir(there):
-            there = os.path.dirname(there)
-        if there == "/":
-            os.makedirs(target)
-        else:
-            for name in ("upper", "work"):
-                os.makedirs(f"{scratch}/{name}")
-            options = f"lowerdir={there},upperdir={scratch}/upper,workdir={scratch}/work"
-            _mount("overlay", there, "overlay", 0, options)
-            os.makedirs(target, exist_ok=True)
+def _make_places(targets: list[str], scratch: str) -> None:
+    """Make the folders that mounts go to; an overlay keeps new ones away from the machine.
+
+    All at once, for a second overlay of a folder would hide what was mounted in the first. Those inside
+    another volume are made when it is there.
+    """
+    outer = [t for t in targets if not any(t != other and _is_under(t, other) for other in targets)]
+    missing = [target for target in outer if not os.path.exists(target)]
+    for number, there in enumerate(sorted({_existing(target) for target in missing} - {"/"})):
+        upper, work = f"{scratch}/{number}/upper", f"{scratch}/{number}/work"
+        os.makedirs(upper)
+        os.makedirs(work)
+        _mount("overlay", there, "overlay", 0, f"lowerdir={there},upperdir={upper},workdir={work}")
+    for target in missing:
+        os.makedirs(target, exist_ok=True)
+
+
+def _existing(target: str) -> str:
+    """The nearest folder above a path that exists."""
+    there = target
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    return os.path.realpath(there)
+
+
+def _bind(source: int, target: str, read_only: bool) -> None:
+    if os.path.isdir(f"/proc/self/fd/{source}"):
+        os.makedirs(target, exist_ok=True)
     _mount(f"/proc/self/fd/{source}", target, None, MS_BIND | MS_REC)
     if read_only:
         _mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY)
