@@ -1,4 +1,4 @@
-"""What every store of policies and experiments must do: the port `Objects`, in memory and on files."""
+"""What every store of policies and experiments must do: the port `Objects`, thrice."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from kvtune_api.codec import dump, parse
 from kvtune_api.errors import Conflict
-from kvtune_api.policy import KVCachePolicy
+from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.names import POLICIES
+from kvtune_api.policy import KVCachePolicy, PolicySpec, Retention
 from kvtune_api.status import PolicyStatus
 from kvtune_operator.adapters.files import FileObjects
-from kvtune_operator.ports import Objects
+from kvtune_operator.adapters.kube import Kube
+from kvtune_operator.adapters.kubernetes_forms import collection, policy_path
+from kvtune_operator.adapters.kubernetes_objects import KubernetesObjects
+from kvtune_operator.ports import Objects, Stored
 from kvtune_operator.statedir import StateDir, Wish, leave
 from kvtune_tuner.model import Verb
+from tests.fakes import samples
 from tests.fakes.objects import FakeObjects
-from tests.fakes.samples import experiment, policy
+from tests.fakes.samples import policy
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Store:
 
     objects: Objects
     apply: Callable[[KVCachePolicy], Awaitable[KVCachePolicy]]
-    command: Callable[[Verb, str], None]
+    command: Callable[[Verb, str], Awaitable[None]]
 
 
 def in_memory() -> Store:
@@ -32,22 +39,54 @@ def in_memory() -> Store:
     async def apply(document: KVCachePolicy) -> KVCachePolicy:
         return objects.apply(document.metadata.name, document.spec)
 
-    return Store(objects, apply, lambda verb, target: void(objects.command(verb, target)))
+    async def command(verb: Verb, target: str) -> None:
+        objects.command(verb, target)
+
+    return Store(objects, apply, command)
 
 
-def void(value: object) -> None:
-    """Drop a value."""
+def in_cluster(kube: Kube, namespace: str) -> Store:
+    objects = KubernetesObjects(kube, namespace)
+
+    async def command(verb: Verb, target: str) -> None:
+        annotations = {f"kvtune.dev/{verb}": target or "now"}
+        await kube.merge(policy_path(namespace, "chat"), {"metadata": {"annotations": annotations}})
+
+    return Store(objects, lambda document: applied(kube, namespace, document), command)
 
 
-@pytest.fixture(params=["memory", "files"])
+async def applied(kube: Kube, namespace: str, document: KVCachePolicy) -> KVCachePolicy:
+    """Do what `kubectl apply` does: send what differs."""
+    name, spec = document.metadata.name, dump(document.spec)
+    held = await kube.get(policy_path(namespace, name))
+    if held is None:
+        await kube.create(collection(namespace, POLICIES), dump(document))
+    elif parse(PolicySpec, held["spec"]) != document.spec:
+        await kube.replace(policy_path(namespace, name), {**held, "spec": spec})
+    stored = await KubernetesObjects(kube, namespace).policy(name)
+    assert isinstance(stored, KVCachePolicy)
+    return stored
+
+
+def experiment(name: str = "chat-1", *, number: int = 1, of: str = "chat") -> KVCacheExperiment:
+    """An experiment that outlives its policy: a cluster collects those whose owner is not there."""
+    made = samples.experiment(name, number=number, of=of)
+    kept = replace(made.spec.policy_spec, retention=Retention.ORPHAN)
+    return replace(made, spec=replace(made.spec, policy_spec=kept))
+
+
+@pytest.fixture(params=["memory", "files", "cluster"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "memory":
         yield in_memory()
         return
+    if request.param == "cluster":
+        yield in_cluster(request.getfixturevalue("kube"), request.getfixturevalue("namespace"))
+        return
     state, count = StateDir(tmp_path / "state"), iter(range(1000))
     objects = FileObjects(state)
 
-    def command(verb: Verb, target: str) -> None:
+    async def command(verb: Verb, target: str) -> None:
         leave(state, Wish(verb=verb, target=target), unix_milliseconds=next(count))
 
     yield Store(objects, objects.apply_policy, command)
@@ -140,7 +179,7 @@ async def test_creating_an_experiment_twice_is_a_conflict(store: Store) -> None:
 
 async def test_an_experiment_is_replaced_only_by_a_writer_who_has_read_it(store: Store) -> None:
     first = await store.objects.put_experiment(experiment())
-    second = await store.objects.put_experiment(first)
+    second = await store.objects.put_experiment(replace(first, status=replace(first.status, message="on")))
 
     with pytest.raises(Conflict):
         await store.objects.put_experiment(first)
@@ -177,24 +216,42 @@ async def test_experiments_are_listed_by_policy_oldest_first(store: Store) -> No
 
 
 async def test_commands_come_in_order_and_stay_until_forgotten(store: Store) -> None:
-    store.command(Verb.PAUSE, "")
-    store.command(Verb.ABORT, "chat-1")
+    await store.apply(policy())
+    await store.command(Verb.ABORT, "chat-1")
+    await store.command(Verb.RESUME, "")
 
     first, second = await store.objects.commands("chat")
     again = await store.objects.commands("chat")
     await store.objects.forget([first])
 
-    assert (first.verb, first.target) == (Verb.PAUSE, "")
-    assert (second.verb, second.target) == (Verb.ABORT, "chat-1")
+    assert (first.verb, first.target) == (Verb.ABORT, "chat-1")
+    assert (second.verb, second.target) == (Verb.RESUME, "")
     assert again == (first, second)
     assert await store.objects.commands("chat") == (second,)
 
 
 async def test_forgetting_twice_is_no_error(store: Store) -> None:
-    store.command(Verb.PAUSE, "")
+    await store.apply(policy())
+    await store.command(Verb.RESUME, "")
     commands = await store.objects.commands("chat")
     await store.objects.forget(commands)
 
     await store.objects.forget(commands)
 
     assert await store.objects.commands("chat") == ()
+
+
+async def test_nobody_commands_a_policy_that_is_gone(store: Store) -> None:
+    assert await store.objects.commands("chat") == ()
+
+
+async def test_protecting_twice_and_freeing_twice_is_no_error(store: Store) -> None:
+    read: Stored = await store.apply(policy())
+
+    once = await store.objects.protect(read)
+    twice = await store.objects.protect(once)
+    free = await store.objects.unprotect(twice)
+    again = await store.objects.unprotect(free)
+
+    assert twice == once
+    assert again == free == await store.objects.policy("chat")

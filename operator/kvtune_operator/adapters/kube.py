@@ -138,7 +138,7 @@ class Kube:
         for attempt in range(LIST_ATTEMPTS):
             try:
                 async for page in self._listing(asked):
-                    for item in page["items"]:
+                    for item in page["items"] or ():
                         if (uid := item["metadata"]["uid"]) not in seen:
                             seen.add(uid)
                             yield item
@@ -154,7 +154,7 @@ class Kube:
         items: list[Json] = []
         version = ""
         async for page in self._listing(asked):
-            items += page["items"]
+            items += page["items"] or ()
             version = str(page["metadata"]["resourceVersion"])
         return tuple(items), version
 
@@ -163,7 +163,9 @@ class Kube:
         while True:
             query = {**asked.query, "continue": onward} if onward else asked.query
             page = await self._call(replace(asked, query=query))
-            if not isinstance(page.get("items"), list) or not isinstance(page.get("metadata"), dict):
+            if not isinstance(page.get("items", 0), list | None) or not isinstance(
+                page.get("metadata"), dict
+            ):
                 raise Unavailable(f"{asked.what}: the answer is no list")
             yield page
             onward = page["metadata"].get("continue") or ""
