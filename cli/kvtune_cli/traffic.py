@@ -42,6 +42,9 @@ def traffic(
     ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Authorities for https agents.")] = None,
     rate: Annotated[float, typer.Option("--rate", help="Requests in a second for each agent.")] = 5.0,
     batch: Annotated[float, typer.Option("--batch", help="Seconds of requests in one post.")] = 1.0,
+    haste: Annotated[
+        float, typer.Option("--haste", help="Think times this many times shorter, for short demos.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option("--seed", help="Other sessions for another number.")] = 1,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -61,9 +64,11 @@ def traffic(
         raise typer.BadParameter("give either --agents or --selector")
     try:
         posting = PostingConfig(token_file=token_file)
-        config = LiveConfig(posting=posting, requests_per_second=rate, batch_seconds=batch, seed=seed)
+        config = LiveConfig(
+            posting=posting, requests_per_second=rate, batch_seconds=batch, seed=seed, haste=haste
+        )
     except ValueError as error:
-        option = {"requests_per_second": "--rate", "batch_seconds": "--batch"}
+        option = {"requests_per_second": "--rate", "batch_seconds": "--batch", "haste": "--haste"}
         name, _, said = str(error).partition(": ")
         raise SpecError(Problem(option.get(name, name), said)) from error
     log_to_stderr(log_level)

@@ -17,6 +17,7 @@ from kvtune_lab.clock import ScaledClock
 from kvtune_lab.generator import generate
 from kvtune_lab.posting import AgentLink, AgentTally, PostingConfig, Row, cut
 from kvtune_lab.spans import Spans, sleep_until, steps_due
+from kvtune_lab.traffic import hastened
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,12 @@ class LiveConfig:
     requests_per_second: float = 5.0
     batch_seconds: float = 1.0
     seed: int = 1
+    haste: float = 1.0
+    """People think this many times as fast; requests per second stay as they are."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be sent."""
-        for name in ("requests_per_second", "batch_seconds"):
+        for name in ("requests_per_second", "batch_seconds", "haste"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: {getattr(self, name)} is not a finite number greater than 0")
 
@@ -130,8 +133,10 @@ class _Fleet:
             slot.link.put_or_skip_oldest(batch)
 
     def _add_stream(self, urls: Sequence[str], now_unix_s: float) -> None:
-        rate, seed = self._config.requests_per_second * len(urls), self._config.seed + len(self._streams)
-        spans = Spans(generate(requests_per_second=rate, seed=seed), len(urls), now_unix_s)
+        haste, seed = self._config.haste, self._config.seed + len(self._streams)
+        rate = self._config.requests_per_second * len(urls) / haste
+        requests = hastened(generate(requests_per_second=rate, seed=seed), haste)
+        spans = Spans(requests, len(urls), now_unix_s)
         slots = [_Slot(url) for url in urls]
         self._streams.append((spans, slots))
         for slot in slots:

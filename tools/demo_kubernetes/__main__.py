@@ -1,4 +1,4 @@
-"""The commands: `python -m tools.demo_kubernetes up`, `… down`. `make demo-kubernetes` and `make down` call them."""
+"""The commands `python -m tools.demo_kubernetes up` and `... down`, which make calls."""
 
 import argparse
 import asyncio
