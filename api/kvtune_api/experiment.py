@@ -12,13 +12,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kvtune_api.codec import frozen
+from kvtune_api.evidence import Breach, Evidence, ExperimentCondition, ExperimentShown
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.ledger import LEDGER_VERSION, RING_ROWS, Checkpoint, Decision, Row
 from kvtune_api.metadata import Metadata
-from kvtune_api.names import API_VERSION, ExperimentConditionType, Outcome, OutcomeReason, Phase
+from kvtune_api.names import API_VERSION, Outcome, OutcomeReason, Phase
 from kvtune_api.packing import Packed
 from kvtune_api.policy import PolicySpec
-from kvtune_api.status import Pair, Truth
+from kvtune_api.status import Pair
 
 
 class Kind(StrEnum):
@@ -32,28 +33,52 @@ class Kind(StrEnum):
 class ExperimentSpec:
     """What is judged: immutable."""
 
-    policy: str
-    policy_uid: str
+    policy: Annotated[str, Field(max_length=253)]
+    """Name of the policy."""
+
+    policy_uid: Annotated[str, Field(max_length=64)]
+    """UID of the policy."""
+
     policy_spec: PolicySpec
     """Snapshot of the policy at the start."""
 
-    policy_hash: str
+    policy_hash: Annotated[str, Field(max_length=64)]
+    """Digest of the snapshot."""
+
     number: int
+    """Number of the experiment within its policy."""
+
     kind: Kind = Kind.GAIN
     incumbent: CacheConfig
+    """What the agents run."""
+
     candidate: CacheConfig
-    strategy: str
+    """What is tried."""
+
+    strategy: Annotated[str, Field(max_length=64)]
     """Which proposer named the candidate."""
 
     why: Annotated[str, Field(max_length=512)] = ""
+    """Why it was proposed, with numbers."""
+
     predicted_gain: float | None = None
+    """Gain in the objective that the proposer predicts."""
+
     predicted_objective: float | None = None
+    """Objective of the candidate that the proposer predicts."""
+
     seed: Annotated[int, Field(ge=0)]
+    """Seed of the coins that assign arms."""
+
     pairs: Annotated[tuple[Pair, ...], Field(max_length=500)]
-    pairing: str
+    """The pairs of agents."""
+
+    pairing: Annotated[str, Field(max_length=64)]
     """Hash of the matching that the pairs come from."""
 
     max_pairs: int
+    """Undecided after this many Deltas: Inconclusive."""
+
     run_in: bool
     """Whether two blocks with equal configurations come first."""
 
@@ -70,14 +95,24 @@ class Epoch:
     """The epoch that runs now. Bounds are engine seconds on the agents' grid."""
 
     block: int
+    """Number of the block."""
+
     attempt: int
+    """Grows when a block is repeated with new coins."""
+
     epoch: Literal[1, 2]
+    """First or second half of the block: the arms change places."""
+
     kind: BlockKind
     switch_at: float
     """From here on the configurations are pushed."""
 
     measure_from: float
+    """Begin of the measuring window."""
+
     measure_to: float
+    """End of the measuring window."""
+
     generation: int
     """Push generation of this epoch's assignment."""
 
@@ -99,30 +134,13 @@ class GuardrailPlan:
     """One guardrail as it is judged."""
 
     name: str
+    """Name of the guardrail."""
+
     margin: float
+    """How much worse still counts as not worse."""
+
     sd: float
-
-
-@frozen
-class Evidence:
-    """The tests in short, for people."""
-
-    deltas: int = 0
-    effect: float | None = None
-    sd: float | None = None
-    interval: tuple[float, float] | None = None
-    e_value: float | None = None
-    threshold: float | None = None
-    p_value: float | None = None
-    candidate: dict[str, float] = Field(default_factory=dict)
-    """Means of the candidate arm: objective, hitRate, ttft."""
-
-    control: dict[str, float] = Field(default_factory=dict)
-    guardrails: dict[str, float] = Field(default_factory=dict)
-    """Mean Delta of each guardrail."""
-
-    sample_ratio: str = "NotAvailable"
-    """p-value bound of the sample-ratio gate, or NotAvailable."""
+    """Sd of its Delta that the plan assumes."""
 
 
 @frozen
@@ -136,7 +154,11 @@ class WatchState:
     """The promoted agent of the holdback's pair."""
 
     pair: int
+    """Number of the pair of both."""
+
     windows: Annotated[tuple[tuple[float, float], ...], Field(max_length=100)] = ()
+    """Begin and end of each window of the watch, in engine seconds."""
+
     differences: Annotated[tuple[float | None, ...], Field(max_length=100)] = ()
     """Promoted minus holdback in the objective, one per window that is over; null where it is missing."""
 
@@ -144,45 +166,10 @@ class WatchState:
     """Epochs of the experiment from which the pair's own difference is known."""
 
     sd_delta: float
+    """Sd of a Delta in the experiment."""
+
     pair_difference: float
     """Partner minus holdback in the experiment, the arms' effect cancelled."""
-
-
-@frozen
-class Breach:
-    """What the breaker saw when it tripped."""
-
-    at: float
-    check: str
-    message: Annotated[str, Field(max_length=1024)]
-
-
-@frozen
-class ExperimentCondition:
-    """One aspect of an experiment's state, as Kubernetes writes conditions."""
-
-    type: ExperimentConditionType
-    status: Truth
-    reason: Annotated[str, Field(max_length=64)]
-    """A phase, an outcome's reason, or Undecided."""
-
-    message: Annotated[str, Field(max_length=1024)]
-    last_transition_time: datetime
-    observed_generation: int = 0
-
-
-@frozen
-class ExperimentShown:
-    """The tests as `kubectl get` shows them, as of the last block."""
-
-    effect: Annotated[str, Field(max_length=64)] = ""
-    """Mean Delta of the objective with its interval in points, such as `+2.1 [+1.0, +3.2]`."""
-
-    e_value: Annotated[str, Field(max_length=64)] = ""
-    """Superiority's e-value against what it needs, such as `34.1/20`."""
-
-    deltas: Annotated[str, Field(max_length=64)] = ""
-    """Deltas judged of the most that there may be, such as `12/24`."""
 
 
 @frozen
@@ -190,11 +177,15 @@ class ExperimentStatus:
     """The bounded ledger."""
 
     ledger_version: int = LEDGER_VERSION
+    """Version of the form of rows and decisions."""
+
     spec_digest: str = ""
     """Digest of the spec when the experiment was created: replay notices an edit."""
 
     phase: Phase = Phase.PROPOSED
     phase_since: float = 0.0
+    """Engine seconds at which the phase began."""
+
     started_at: float = 0.0
     """Engine seconds at which the experiment was created."""
 
@@ -227,25 +218,49 @@ class ExperimentStatus:
     """How many agents the ramp of a promotion has reached."""
 
     washout: float = 0.0
+    """Washout of an epoch in seconds."""
+
     window: float = 0.0
+    """Measuring window of an epoch in seconds."""
+
     noise_objective: float | None = None
+    """Sd of the objective's Delta that the plan assumes."""
+
     guardrails: Annotated[tuple[GuardrailPlan, ...], Field(max_length=8)] = ()
+    """The guardrails as they are judged."""
+
     power: float | None = None
+    """Probability that the experiment finds the gain it looks for."""
+
     guardrail_power: float | None = None
+    """Probability that a harmless candidate passes every guardrail."""
+
     estimated_end: float | None = None
+    """Engine seconds at which it will have ended."""
+
     checkpoint: Annotated[Checkpoint | None, Packed()] = None
     """State of every test before the first row of the ring; absent while no test row has left it."""
 
     rows: Annotated[tuple[Row, ...], Field(max_length=RING_ROWS + 3000), Packed()] = ()
+    """Raw counter increases by pair and epoch (packed)."""
+
     decisions: Annotated[tuple[Decision, ...], Field(max_length=RING_ROWS), Packed()] = ()
+    """What was decided at the end of each block (packed)."""
+
     evidence: Evidence = Evidence()
     last_data_at: float = 0.0
+    """Engine seconds of the newest usable measurement."""
+
     watch: WatchState | None = None
     breach: Breach | None = None
     approved: bool = False
+    """Whether a winner was approved (mode Recommend)."""
+
     outcome: Outcome | None = None
     reason: OutcomeReason | None = None
     message: Annotated[str, Field(max_length=1024)] = ""
+    """How it ended, with numbers."""
+
     decided_at: float | None = None
     """Engine seconds at which the outcome became known; the incumbents may still be on their way back."""
 
@@ -256,6 +271,8 @@ class ExperimentStatus:
     """Engine seconds at which `exposed` changed last."""
 
     ended_at: datetime | None = None
+    """When it ended."""
+
     shown: ExperimentShown = ExperimentShown()
     conditions: Annotated[tuple[ExperimentCondition, ...], Field(max_length=8)] = ()
     """Running, Decided, Exposed: derived from all the rest when the experiment is stored in a cluster."""

@@ -24,7 +24,7 @@ class Tiers:
 
 @frozen
 class CacheConfig:
-    """One configuration of a cache agent. A knob that is None is not set (the engine keeps its own)."""
+    """One configuration of a cache agent. A knob that is not set is left to the engine."""
 
     cache_ttl: PositiveDuration | None = None
     """How long a block below the device may stay idle before it counts as a miss and is freed."""

@@ -33,8 +33,13 @@ class Condition:
     status: Truth
     reason: Reason
     message: Annotated[str, Field(max_length=1024)]
+    """What is so, with numbers."""
+
     last_transition_time: datetime
+    """Since when the status is what it is."""
+
     observed_generation: int = 0
+    """The generation of the spec that it speaks of."""
 
 
 class Met(StrEnum):
@@ -66,7 +71,10 @@ class Sli:
 
     met: Met = Met.UNKNOWN
     reason: str | None = None
+    """Why there is no value, in one word for machines."""
+
     message: Annotated[str, Field(max_length=512)] | None = None
+    """The same with numbers."""
 
 
 @frozen
@@ -74,18 +82,38 @@ class Trial:
     """One ended experiment in short: what the proposers remember."""
 
     experiment: str
+    """Name of the experiment."""
+
     number: int
+    """Its number."""
+
     candidate: CacheConfig
+    """What was tried."""
+
     incumbent: CacheConfig
+    """Against what."""
+
     strategy: str
+    """Who proposed it."""
+
     outcome: Outcome
+    """How it ended."""
+
     reason: OutcomeReason
+    """Why it ended so."""
+
     ended_at: datetime
+    """When it ended."""
+
     deltas: int = 0
+    """Comparisons of pairs."""
+
     effect: float | None = None
     """Mean Delta of the objective; absent without any."""
 
     sd: float | None = None
+    """Sd of a Delta."""
+
     predicted: float | None = None
     """Gain predicted by the proposer; absent where it predicts none."""
 
@@ -104,7 +132,10 @@ class Pair:
     """Two agents with like traffic; the coin of a block says which one runs the candidate first."""
 
     first: str
+    """Name of one agent."""
+
     second: str
+    """Name of the other."""
 
 
 @frozen
@@ -145,7 +176,10 @@ class Promotion:
 
     config: CacheConfig
     experiment: str | None = None
+    """The experiment that proved it."""
+
     at: datetime
+    """When it was promoted."""
 
 
 @frozen
@@ -153,8 +187,13 @@ class FalsePositives:
     """Result of mode AATest: how often equal configurations were declared different."""
 
     experiments: int = 0
+    """Experiments decided."""
+
     promoted: int = 0
+    """Of these: equal configurations called better."""
+
     rejected: int = 0
+    """Of these: equal configurations called worse."""
 
 
 @frozen
@@ -177,14 +216,24 @@ class PolicyStatus:
     """Why the phase waits, with numbers."""
 
     observed_generation: int = 0
+    """The generation of the spec that this status speaks of."""
+
     spec_hash: str = ""
     """Digest of the spec this status speaks of."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    """What holds and what does not, each with a reason."""
+
     slis: Annotated[tuple[Sli, ...], Field(max_length=8)] = ()
+    """The service level indicators against their targets."""
+
     shown: Shown = Shown()
     agents: int = 0
+    """Agents selected."""
+
     agents_ready: int = 0
+    """Of these: agents that answer and are ready."""
+
     incumbent: CacheConfig | None = None
     """The configuration that all agents outside a candidate arm run."""
 
@@ -193,20 +242,32 @@ class PolicyStatus:
     """Name of the running experiment."""
 
     experiments_started: int = 0
+    """Experiments started so far."""
+
     push_generation: int = 0
     """Number of the newest assignment of configurations to agents."""
 
     last_outcome: str = ""
+    """How the last experiment ended."""
+
     trials: Annotated[tuple[Trial, ...], Field(max_length=TRIALS_KEPT), Packed()] = ()
+    """Ended experiments in short (packed): what the proposers remember."""
+
     noise: Annotated[Noise | None, Packed()] = None
+    """Sd of a Delta as last measured (packed)."""
+
     workload: Annotated[Workload | None, Packed()] = None
     """The workload under which the trials were made."""
 
     cooldown_until: datetime | None = None
+    """No experiment starts before this."""
+
     next_try_at: datetime | None = None
     """When proposals are made again after there was nothing to try."""
 
     estimated_end: datetime | None = None
+    """When the running experiment will have ended."""
+
     power: float | None = None
     """Probability that the running (or refused) experiment finds the gain it looks for."""
 
@@ -217,6 +278,8 @@ class PolicyStatus:
     """Mode Observe: the candidate that an experiment would test."""
 
     would_gain: float | None = None
+    """Mode Observe: its predicted gain in the objective."""
+
     false_positives: FalsePositives | None = None
     paused_because: Annotated[str, Field(max_length=512)] = ""
     """Why the policy is paused without `spec.paused`: a guardrail, or the command `pause`."""

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvtune_api.experiment import Evidence, KVCacheExperiment
+from kvtune_api.evidence import Evidence
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, point, written
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus, Sli, Trial, Truth

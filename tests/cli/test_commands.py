@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from kvtune_api.experiment import Evidence, KVCacheExperiment
+from kvtune_api.evidence import Evidence
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Outcome, OutcomeReason, Phase
 from kvtune_api.status import Met, PolicyStatus, Sli, Trial
 from kvtune_cli.exits import MEANINGS, ExitCode, exit_code

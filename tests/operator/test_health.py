@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kvtune_api.errors import Unavailable
-from kvtune_api.experiment import Evidence
+from kvtune_api.evidence import Evidence
 from kvtune_api.names import Metric, Outcome, OutcomeReason, Phase
 from kvtune_api.status import Met, PolicyStatus, Sli
 from kvtune_operator.health import Vitals, create_app, served

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kvtune_api.experiment import ExperimentCondition, KVCacheExperiment
+from kvtune_api.evidence import ExperimentCondition
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import ExperimentConditionType, Phase
 from kvtune_api.status import Truth
 from kvtune_tuner.experiment_conditions import experiment_conditions

@@ -89,18 +89,14 @@ EXPERIMENT_COLUMNS = (
     Column(name="Reason", path=".status.reason", meaning="Why it ended so."),
     Column(
         name="Effect",
-        kind="number",
-        path=".status.evidence.effect",
-        meaning="Candidate minus incumbent in the objective (0.01 = 1 point).",
+        path=".status.shown.effect",
+        meaning="Candidate minus incumbent in the objective, in points, with its interval.",
     ),
     Column(
-        name="E-value",
-        kind="number",
-        path=".status.evidence.eValue",
-        meaning="Evidence that the candidate is better.",
+        name="E-value", path=".status.shown.eValue", meaning="Evidence for the candidate / what it needs."
     ),
     Column(
-        name="Deltas", kind="integer", path=".status.evidence.deltas", meaning="Comparisons of pairs so far."
+        name="Deltas", path=".status.shown.deltas", meaning="Comparisons of pairs / the most there may be."
     ),
     AGE,
     Column(name="TTL", path=".spec.candidate.cacheTTL", meaning="The candidate's TTL.", wide=True),
@@ -141,7 +137,7 @@ def experiment_crd() -> dict[str, Any]:
     spec = schema["properties"]["spec"]
     held = spec["properties"]["policySpec"]
     spec["properties"]["policySpec"] = {"description": held["description"], **SNAPSHOT}
-    spec[RULES_KEY] = [*spec.get(RULES_KEY, []), IMMUTABLE]
+    schema["properties"]["spec"] = {**without_defaults(spec), RULES_KEY: [IMMUTABLE]}
     return _crd(KVCacheExperiment, names.EXPERIMENTS, "kvx", EXPERIMENT_COLUMNS, schema)
 
 
@@ -190,6 +186,22 @@ def _schema(cls: type) -> Schema:
     return schema
 
 
+def without_defaults(schema: Mapping[str, Any]) -> Schema:
+    """Return a schema that adds nothing to what is written."""
+    made: Schema = {}
+    for key, value in schema.items():
+        match key:
+            case "default":
+                continue
+            case "properties":
+                made[key] = {name: without_defaults(field) for name, field in value.items()}
+            case "items" | "additionalProperties":
+                made[key] = without_defaults(value)
+            case _:
+                made[key] = value
+    return made
+
+
 def open_status(schema: Mapping[str, Any]) -> Schema:
     """Return a status schema that refuses no value of its types: nothing but the control plane writes it.
 
@@ -202,7 +214,7 @@ def open_status(schema: Mapping[str, Any]) -> Schema:
             case "enum":
                 known = ", ".join(str(choice) for choice in value)
                 made["description"] = f"{made.get('description', '')} One of: {known}.".strip()
-            case "default" | "pattern":
+            case "default" | "pattern" | "required":
                 continue
             case _ if key == RULES_KEY or key.startswith(("minimum", "maximum", "exclusive")):
                 continue

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kvtune_api.experiment import Breach
+from kvtune_api.evidence import Breach
 from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.status import Truth
 from kvtune_api.wire import Role

@@ -6,7 +6,8 @@ A ledger is evidence, not a proof against a forger who recomputes all of it; but
 import math
 
 from kvtune_api.codec import digest
-from kvtune_api.experiment import Evidence, ExperimentStatus, Kind, KVCacheExperiment
+from kvtune_api.evidence import Evidence
+from kvtune_api.experiment import ExperimentStatus, Kind, KVCacheExperiment
 from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_tuner.assign import coin
 from kvtune_tuner.evidence import evidence

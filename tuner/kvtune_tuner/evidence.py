@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from kvtune_api.experiment import Evidence, ExperimentShown, KVCacheExperiment
+from kvtune_api.evidence import Evidence, ExperimentShown
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_tuner.interval import Interval, asymptotic_interval, inverted_interval
 from kvtune_tuner.ledger import ratio, read, test_deltas
 from kvtune_tuner.scoring import HIT_RATE, TTFT, guardrail_value, score

@@ -6,7 +6,8 @@ they change exactly when the record does.
 
 from datetime import datetime
 
-from kvtune_api.experiment import ExperimentCondition, KVCacheExperiment
+from kvtune_api.evidence import ExperimentCondition
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import ExperimentConditionType, Outcome, Phase
 from kvtune_api.status import Truth
 from kvtune_tuner.draft import MESSAGE_LIMIT, clock_time, moment
