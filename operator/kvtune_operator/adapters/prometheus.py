@@ -121,6 +121,11 @@ class PrometheusMetrics(Metrics):
         self._client.close()
 
     @property
+    def asked(self) -> int:
+        """How many questions were answered."""
+        return self._client.asked
+
+    @property
     def _margin(self) -> float:
         """How much later than the interval the next sample may be: counters of agents are of the grid time
         before a scrape, and scrapes are not exactly on time."""

@@ -28,11 +28,13 @@ class SampleStore:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        self._seen_at: dict[str, float] = {}
         self._kept = KEPT_AT_MOST
 
     def keep(self, agents: Sequence[str]) -> None:
         """Forget all agents but these."""
         self._known = {agent: self._known[agent] for agent in agents if agent in self._known}
+        self._seen_at = {agent: at for agent, at in self._seen_at.items() if agent in self._known}
         self._kept = min(KEPT_AT_MOST, max(KEPT_AT_LEAST, KEPT_IN_ALL // max(1, len(agents))))
 
     def clear(self) -> None:
@@ -41,6 +43,8 @@ class SampleStore:
 
     def add(self, agent: str, samples: Sequence[Sample], *, since: float, until: float) -> None:
         """Add all samples between two times: in one piece with what is known, or in its place."""
+        if samples:
+            self._seen_at[agent] = samples[-1].at
         known = self._known.get(agent)
         if known is None or since > known.until or until < known.until:
             self._known[agent] = known = _Known(since, until, list(samples))
@@ -60,5 +64,4 @@ class SampleStore:
 
     def newest_at(self, agent: str) -> float | None:
         """The moment of the newest sample that was ever seen."""
-        known = self._known.get(agent)
-        return known.samples[-1].at if known is not None and known.samples else None
+        return self._seen_at.get(agent)

@@ -1,0 +1,246 @@
+"""A Prometheus that is down, slow, wrong, protected or lying: one clear message, one timeout, no secret in
+it."""
+
+import contextlib
+import datetime
+import json
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvtune_api.codec import parse
+from kvtune_api.errors import Unavailable
+from kvtune_api.sources import PrometheusSource
+from kvtune_operator.adapters.credentials import Credentials, no_credentials
+from kvtune_operator.adapters.prometheus import PrometheusMetrics
+from kvtune_operator.clock import WallClock
+from kvtune_operator.ports import Unreachable
+from kvtune_operator.sources import resolved
+from kvtune_tuner.sli import Missing, MissingReason
+from tests.fakes.certificates import self_signed
+from tests.fakes.servers import answering, dripping, hearing, stuck
+
+EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
+SECRET = "swordfish-7"
+PORT_NOBODY_LISTENS_ON = 1
+
+
+def metrics_at(
+    address: str,
+    *,
+    credentials: Callable[[], Awaitable[Credentials | None]] = no_credentials,
+    **source: Any,
+) -> PrometheusMetrics:
+    asked = parse(PrometheusSource, {"address": address, "timeout": "2s", **source})
+    clock = WallClock()
+    return PrometheusMetrics(
+        resolved(asked, PrometheusSource()),
+        lambda agent: agent,
+        "ai",
+        credentials,
+        clock.now,
+        monotonic=clock.monotonic,
+    )
+
+
+async def newest(metrics: PrometheusMetrics) -> Any:
+    return (await metrics.newest({"chat-1": Unreachable(message="")}))["chat-1"]
+
+
+async def trouble(metrics: PrometheusMetrics) -> str:
+    with pytest.raises(Unavailable) as caught:
+        await newest(metrics)
+    message = str(caught.value)
+    assert "/api/v1/query" in message
+    assert "1 agents" in message
+    return message
+
+
+def matrix(values: list[list[Any]], **labels: str) -> bytes:
+    series = [{"metric": {"pod": "chat-1", **labels}, "values": values}]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}).encode()
+
+
+async def test_nobody_listens() -> None:
+    message = await trouble(metrics_at(f"http://127.0.0.1:{PORT_NOBODY_LISTENS_ON}"))
+
+    assert message.startswith("POST http://127.0.0.1:1/api/v1/query: connection refused")
+
+
+ANSWERS = {
+    "a web page": (200, b"<html>login</html>", "text/html", "HTTP 200 (text/html) is not what a Prometheus"),
+    "not the API": (404, b"404 page not found", "text/plain", "HTTP 404 404 page not found"),
+    "not JSON": (200, b"{", "application/json", "HTTP 200 is not what a Prometheus answers"),
+    "another JSON": (200, b'{"status":"success","data":[]}', "application/json", "not what a Prometheus"),
+    "a scalar": (
+        200,
+        b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}',
+        "application/json",
+        "no vector",
+    ),
+    "no credentials": (401, b"", "text/plain", "HTTP 401 (credentials are needed or wrong)"),
+    "forbidden": (403, b"tenant", "text/plain", "HTTP 403 (the credentials may not do this) tenant"),
+    "a query it cannot run": (
+        422,
+        b'{"status":"error","errorType":"execution","error":"too many samples"}',
+        "application/json",
+        "HTTP 422 too many samples",
+    ),
+    "overloaded": (503, b"busy", "text/plain", "HTTP 503 busy"),
+    "moved": (302, b"", "text/plain", "HTTP 302, redirects are not followed"),
+    "partial": (
+        200,
+        json.dumps({**EMPTY, "warnings": ["store s3 is down"]}).encode(),
+        "application/json",
+        "the answer is only partial: store s3 is down",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(ANSWERS))
+async def test_an_answer_that_is_none_is_unavailable_with_address_status_and_reason(case: str) -> None:
+    status, body, kind, expected = ANSWERS[case]
+    async with answering(body, status=status, content_type=kind) as address:
+        message = await trouble(metrics_at(address))
+
+    assert expected in message
+    assert len(message) < 500
+
+
+@pytest.mark.parametrize("server", [stuck, dripping])
+async def test_a_slow_one_costs_one_timeout_whatever_is_asked(
+    server: Callable[[], contextlib.AbstractAsyncContextManager[str]],
+) -> None:
+    clock = WallClock()
+    async with server() as address:
+        metrics = metrics_at(address, timeout="400ms")
+        begun = clock.monotonic()
+        message = await trouble(metrics)
+        took = clock.monotonic() - begun
+        for _ in range(20):
+            with pytest.raises(Unavailable, match="answer within"):
+                await metrics.counters_at(["chat-1"], clock.now().timestamp() - 100)
+        again = clock.monotonic() - begun - took
+
+    assert "answer within 0.4 s" in message
+    assert again < took, "what failed once is not asked again in the same tick"
+
+
+async def test_after_a_failure_the_next_tick_asks_again() -> None:
+    async with answering(b"busy", status=503) as address:
+        metrics = metrics_at(address)
+        await trouble(metrics)
+        await trouble(metrics)
+
+
+async def test_an_empty_vector_is_no_data() -> None:
+    async with answering(json.dumps(EMPTY).encode()) as address:
+        found = await newest(metrics_at(address))
+
+    assert isinstance(found, Missing)
+    assert found.reason is MissingReason.NO_DATA
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "many"])
+async def test_no_number_is_missing(value: str) -> None:
+    at = WallClock().now().timestamp() - 6
+    async with answering(matrix([[at, value]], __name__="vllm:prompt_tokens_total")) as address:
+        found = await newest(metrics_at(address))
+
+    assert isinstance(found, Missing)
+    assert found.reason is MissingReason.NAN
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"status":"success","data":{"result":[{}]}}', matrix([]), matrix([[1, "1"]])]
+)
+async def test_series_that_say_nothing_are_no_data(body: bytes) -> None:
+    async with answering(body) as address:
+        found = await newest(metrics_at(address))
+
+    assert isinstance(found, Missing)
+    assert found.reason is MissingReason.NO_DATA
+
+
+@pytest.mark.parametrize(("seconds", "how"), [(120, "ahead of"), (-120, "behind")])
+async def test_another_clock_than_ours_is_named(seconds: int, how: str) -> None:
+    there = WallClock().now() + datetime.timedelta(seconds=seconds)
+    date = f"Date: {format_datetime(there, usegmt=True)}\r\n"
+    async with answering(json.dumps(EMPTY).encode(), extra=date) as address:
+        message = await trouble(metrics_at(address))
+
+    assert f"s {how} this machine's" in message
+
+
+async def credentials() -> Credentials | None:
+    return Credentials(headers={"Authorization": f"Bearer {SECRET}", "X-Key": SECRET})
+
+
+async def test_credentials_reach_prometheus_and_no_other_host() -> None:
+    here, there = list[dict[str, str]](), list[dict[str, str]]()
+
+    async def elsewhere(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        there.append(headers)
+        return 200, json.dumps(EMPTY).encode()
+
+    async def answer(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        here.append(headers)
+        assert body.startswith(b"query=")
+        return 200, json.dumps(EMPTY).encode()
+
+    async with hearing(answer) as address:
+        await newest(metrics_at(address, credentials=credentials))
+    async with (
+        hearing(elsewhere) as other,
+        answering(b"", status=307, extra=f"Location: {other}/\r\n") as moved,
+    ):
+        await trouble(metrics_at(moved, credentials=credentials))
+
+    assert (here[0]["authorization"], here[0]["x-key"]) == (f"Bearer {SECRET}", SECRET)
+    assert there == []
+
+
+async def test_tls_is_verified_and_a_secrets_authority_is_trusted(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def trusting() -> Credentials | None:
+        return Credentials(ca=certificate.read_text(), headers={"Authorization": f"Bearer {SECRET}"})
+
+    async def answer(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        return 200, json.dumps(EMPTY).encode()
+
+    async with hearing(answer, context=context) as address:
+        message = await trouble(metrics_at(address))
+        trusted = await newest(metrics_at(address, credentials=trusting))
+
+    assert "TLS: self" in message
+    assert isinstance(trusted, Missing), "an empty answer came through"
+
+
+async def test_credentials_are_neither_logged_nor_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async with answering(b"no", status=401) as address:
+        message = await trouble(metrics_at(address, credentials=credentials))
+
+    assert SECRET not in message
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(await credentials())
+
+
+async def test_credentials_that_cannot_be_read_are_told_and_nobody_is_asked() -> None:
+    async def none() -> Credentials | None:
+        raise Unavailable("spec.metrics.prometheus.secret: Secret ai/keys does not exist")
+
+    metrics = metrics_at("http://127.0.0.1:1", credentials=none)
+
+    with pytest.raises(Unavailable, match="Secret ai/keys does not exist"):
+        await newest(metrics)
+    assert metrics.asked == 0
