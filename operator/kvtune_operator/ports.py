@@ -126,6 +126,14 @@ class House(Protocol):
         ...
 
 
+class Rivals(Protocol):
+    """The other policies, for agents that several of them select."""
+
+    def older(self, policy: KVCachePolicy) -> Sequence[KVCachePolicy]:
+        """The policies of its namespace that were made before this one: (creation time, uid) is smaller."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invalid:
     """A stored policy whose spec cannot be accepted (an older CRD let it through)."""

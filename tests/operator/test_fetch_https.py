@@ -7,7 +7,7 @@ import pytest
 from kvtune_api.errors import Unavailable
 from kvtune_operator.adapters.fetch import Answer, Trust, fetching, trusting
 from kvtune_operator.ports import Unreachable
-from tests.fakes.certificates import Certified, certified
+from tests.fakes.authority import Certified, certified
 from tests.fakes.servers import hearing
 
 NAME = "kvtune-agent"
@@ -58,7 +58,7 @@ async def test_nobody_else_is_believed(
 
 
 async def test_https_of_an_agent_that_speaks_http_is_unreachable(files: Certified) -> None:
-    async with hearing(hello) as address, fetching(timeout_seconds=5.0) as fetcher:
+    async with hearing(hello) as address, fetching(timeout_seconds=0.2) as fetcher:
         url = f"{address}/v1/report".replace("http:", "https:")
         answer = await fetcher.get(url, limit_bytes=100, accept="*/*")
 

@@ -53,16 +53,22 @@ class TokenFile(WriteToken):
     def read(self) -> str:
         """The token; raise `Unavailable` naming the file (never its content)."""
         try:
-            token = self._path.read_text(encoding="ascii").strip()
+            text = self._path.read_text(encoding="ascii")
         except UnicodeDecodeError as error:
             raise Unavailable(f"{self._path}: the token is not ASCII text") from error
         except OSError as error:
             raise Unavailable(f"{self._path}: {error.strerror or error}") from error
-        if not token:
-            raise Unavailable(f"{self._path}: the file is empty, a token is needed")
-        if not token.isprintable() or " " in token:
-            raise Unavailable(f"{self._path}: the token must be one word of printable characters")
-        return token
+        return one_word(str(self._path), text)
+
+
+def one_word(where: str, text: str) -> str:
+    """A token without the blanks around it; raise `Unavailable` naming where it is from, never what it is."""
+    token = text.strip()
+    if not token:
+        raise Unavailable(f"{where}: is empty, a token is needed")
+    if not token.isprintable() or " " in token:
+        raise Unavailable(f"{where}: the token must be one word of printable characters")
+    return token
 
 
 class HttpAgents(Agents):
