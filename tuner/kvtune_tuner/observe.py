@@ -16,6 +16,7 @@ from kvtune_tuner.needs import newest_moment
 from kvtune_tuner.phases import EXPOSED
 from kvtune_tuner.pool import described
 from kvtune_tuner.scoring import HIT_RATE, TTFT
+from kvtune_tuner.shown import shown
 from kvtune_tuner.sli import Missing, MissingReason, WindowCounts, pooled
 from kvtune_tuner.ttft import Standing, judge_target, share_under
 
@@ -88,9 +89,10 @@ def _same_but_for_numbers(old: str, new: str) -> bool:
 
 
 def _targets(draft: Draft, found: WindowCounts | Missing) -> Draft:
-    slis = (_ttft(draft.seen.policy.spec, found), _hit_rate(draft.seen.policy.spec, found))
+    spec = draft.seen.policy.spec
+    slis = (_ttft(spec, found), _hit_rate(spec, found))
     settled = tuple(_settled(sli, draft.status.slis) for sli in slis if sli is not None)
-    draft = with_status(draft, replace(draft.status, slis=settled))
+    draft = with_status(draft, replace(draft.status, slis=settled, shown=shown(spec, settled)))
     asked = [sli for sli in draft.status.slis if sli.target is not None]
     kind = ConditionType.TARGETS_MET
     message = "; ".join(_sentence(sli) for sli in asked)
@@ -105,13 +107,31 @@ def _targets(draft: Draft, found: WindowCounts | Missing) -> Draft:
 
 
 def _settled(new: Sli, known: tuple[Sli, ...]) -> Sli:
-    """The SLI as status shows it: small moves are not written, so that an idle policy causes no writes."""
+    """The SLI as status shows it: small moves are not written, so that an idle policy causes no writes.
+
+    A value that wavers about its target changes what status says of it when it is half a point beyond.
+    """
     old = next((sli for sli in known if sli.name == new.name), None)
-    if old is None or (old.target, old.met, old.reason) != (new.target, new.met, new.reason):
+    if old is None or old.target != new.target:
         return new
     if old.value is None or new.value is None:
-        return old if old.value is new.value else new
-    return old if abs(old.value - new.value) < SMALLEST_MOVE else new
+        same = old.value is new.value and (old.met, old.reason) == (new.met, new.reason)
+        return old if same else new
+    return old if _is_near(old, new) else new
+
+
+def _is_near(old: Sli, new: Sli) -> bool:
+    moves = [(a, b) for a, b in zip(_bounds(old), _bounds(new), strict=True) if a is not None]
+    if any(b is None or abs(a - b) >= SMALLEST_MOVE for a, b in moves):
+        return False
+    if (old.met, old.reason) == (new.met, new.reason) or new.target is None:
+        return (old.met, old.reason) == (new.met, new.reason)
+    apart = [abs(bound - new.target) for bound in _bounds(new) if bound is not None]
+    return min(apart) < SMALLEST_MOVE / 2
+
+
+def _bounds(sli: Sli) -> tuple[float | None, float | None, float | None]:
+    return sli.value, sli.low, sli.high
 
 
 def _sentence(sli: Sli) -> str:
