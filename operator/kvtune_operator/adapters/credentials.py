@@ -22,6 +22,7 @@ from kvtune_api.names import LABEL_METRICS_CREDENTIALS
 
 KEPT_SECONDS: Final = 60.0
 HEADER: Final = "header."
+FOLDER: Final = "kvtune-pem-"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _RESERVED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
@@ -168,7 +169,7 @@ def tls_context(credentials: Credentials | None, what: str = "TLS") -> ssl.SSLCo
         except (ssl.SSLError, ValueError):
             raise Unavailable(f"{what}, key ca.crt: holds no PEM certificate") from None
     if credentials is not None and credentials.certificate is not None and credentials.key is not None:
-        with tempfile.TemporaryDirectory(prefix="kvtune-") as folder:
+        with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
             pair = Path(folder) / "pair.pem"
             pair.touch(mode=0o600)
             pair.write_text(f"{credentials.key}\n{credentials.certificate}\n", encoding="utf-8")
