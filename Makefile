@@ -26,8 +26,14 @@ install-dev: ## The same with the tools of development
 demo: install ## Watch the closed loop find a better configuration (ARGS="--help" lists the options)
 	@$(BIN)/kvtune demo $(ARGS)
 
+.PHONY: controlplane
+controlplane: install-dev ## Build etcd, the API server and kwok once into your cache (about 10 minutes the first time)
+	@$(BIN)/python -m tools.controlplane build
+
 .PHONY: test
-test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some)
+test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some; KVTUNE_NO_CLUSTER=1 needs no control plane)
+	@# What cannot be built fails the tests that need it, with the reason, and no other test.
+	@[ "$(KVTUNE_NO_CLUSTER)" = 1 ] || $(BIN)/python -m tools.controlplane build || true
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: check

@@ -26,25 +26,25 @@ NAMESPACE_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
+def binaries() -> Path:
+    """The folder of etcd, kube-apiserver, kubectl, kwok, prometheus, promtool, …"""
+    if os.environ.get("KVTUNE_NO_CLUSTER") == "1":
+        pytest.skip("KVTUNE_NO_CLUSTER=1: no test starts a control plane")
+    try:
+        return built()
+    except ControlPlaneError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
     """etcd, API server, controllers and scheduler, with the definitions of crds/; the admin's access."""
-    wanted()
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # the run's, shared by its workers
     try:
         with shared_control_plane(folder / "control-plane") as access:
             yield access
-    except ControlPlaneError as error:
-        pytest.fail(str(error), pytrace=False)
-
-
-def wanted() -> Path:
-    """Return the folder of the binaries; skip or fail the test that has none."""
-    if os.environ.get("KVTUNE_NO_CLUSTER") == "1":
-        pytest.skip("KVTUNE_NO_CLUSTER=1: no test starts a control plane")
-    try:
-        return built()
     except ControlPlaneError as error:
         pytest.fail(str(error), pytrace=False)
 

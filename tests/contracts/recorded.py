@@ -13,7 +13,7 @@ from kvtune_operator.adapters.credentials import no_credentials
 from kvtune_operator.adapters.prometheus import PrometheusMetrics
 from kvtune_operator.clock import WallClock
 from kvtune_operator.sources import resolved
-from tools.controlplane.prometheus import program_of_the_machine
+from tools.controlplane.prometheus import program
 
 EVERY = 15.0
 """Seconds between scrapes."""
@@ -42,7 +42,7 @@ class Recording:
         folder.mkdir(parents=True, exist_ok=True)
         text = folder.parent / "samples.txt"
         text.write_text("\n".join([*sorted(self.lines, key=_series), "# EOF"]) + "\n")
-        promtool = program_of_the_machine("promtool")
+        promtool = program("promtool")
         command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder), "-q"]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 

@@ -26,6 +26,8 @@ class Binary:
     name: str
     family: str
     package: str
+    tags: str = ""
+    """Build tags, which leave out what we never use."""
 
 
 BINARIES = (
@@ -39,6 +41,19 @@ BINARIES = (
     Binary(name="kube-scheduler", family="kubernetes", package="k8s.io/kubernetes/cmd/kube-scheduler"),
     Binary(name="kubectl", family="kubernetes", package="k8s.io/kubernetes/cmd/kubectl"),
     Binary(name="kwok", family="kwok", package="sigs.k8s.io/kwok/cmd/kwok"),
+    # Not the machine's own: Debian builds Prometheus without the discovery of pods.
+    Binary(
+        name="prometheus",
+        family="prometheus",
+        package="github.com/prometheus/prometheus/cmd/prometheus",
+        tags="remove_all_sd,enable_kubernetes_sd",
+    ),
+    Binary(
+        name="promtool",
+        family="prometheus",
+        package="github.com/prometheus/prometheus/cmd/promtool",
+        tags="remove_all_sd,enable_kubernetes_sd",
+    ),
 )
 
 
@@ -85,14 +100,18 @@ def version_of(binary: Binary, modules: Path = MODULES) -> str:
 
 
 def ldflags(binary: Binary, modules: Path = MODULES) -> str:
-    """Return the linker's flags. Kubernetes takes its version from them: without, it calls itself v0.0.0."""
-    if binary.family != "kubernetes":
-        return "-s -w"
+    """Return the linker's flags, which tell a program its version (Kubernetes calls itself v0.0.0 without)."""
     version = version_of(binary, modules)
-    major, minor, _ = version.removeprefix("v").split(".", 2)
-    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    return " ".join(["-s -w", *(f"-X {p}.{name}={v}" for p in packages for name, v in values.items())])
+    major, minor, patch = version.removeprefix("v").split(".", 2)
+    values: dict[str, str] = {}
+    if binary.family == "kubernetes":
+        said = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+            values |= {f"{package}.{name}": value for name, value in said.items()}
+    elif binary.family == "prometheus":  # release 3.13.5 is the module v0.313.5
+        release = f"{int(minor) // 100}.{int(minor) % 100}.{patch}"
+        values = {"github.com/prometheus/common/version.Version": release}
+    return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in values.items())])
 
 
 def go_wanted(modules: Path = MODULES) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Start etcd, the API server and, where wanted, the controllers and the scheduler, all on loopback.
 
-A few seconds to a ready API server, a few more for the controllers. Everything lies in one folder, and all of it
+Some 5 s to a ready API server, 3 s more for the controllers. Everything lies in one folder, and everything
 ends with the process that started it, even when that is killed (process.py). Nothing here is for production:
 etcd does not wait for the disk, and the admin's token is a file.
 """

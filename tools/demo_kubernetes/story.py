@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.controlplane.binaries import ROOT
 from tools.controlplane.build import ensure_built
 from tools.controlplane.clock import pause, seconds, until
-from tools.controlplane.prometheus import program_of_the_machine
+from tools.controlplane.prometheus import program
 from tools.demo_kubernetes.kubectl import Kubectl, KubectlError
 from tools.demo_kubernetes.place import Place, demo_folder
 
@@ -40,7 +40,7 @@ class Told:
 def run(say: Say, *, within_seconds: float) -> int:
     """Run the demo; 0 after a promotion. What was started is left up either way. Raises `Failed`."""
     began = seconds()
-    program_of_the_machine("prometheus")
+    program("prometheus")
     ensure_built(say)
     place = _started(say)
     kubectl = Kubectl(Path(place.binaries), Path(place.kubeconfig))
