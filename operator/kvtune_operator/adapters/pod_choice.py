@@ -94,12 +94,12 @@ def _departs(
 ) -> str | None:
     """Why one agent leaves: the surest sign first."""
     node = nodes.get(pod.node)
-    if pod.leaving:
-        return "its pod is being deleted"
     if pod.disruption == BY_KUBELET:
         return f"its pod is evicted by its node ({pod.disruption}), {NOT_READY} any more"
     if pod.disruption:
         return f"its pod is being evicted ({pod.disruption})"
+    if pod.leaving:
+        return "its pod is being deleted"
     if node is not None and node.unschedulable:
         return f"node {node.name} is cordoned"
     if nodes and pod.node and node is None:
