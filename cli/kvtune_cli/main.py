@@ -19,6 +19,7 @@ from kvtune_api.errors import KvtuneError
 from kvtune_cli.agent import agent
 from kvtune_cli.demo.command import demo
 from kvtune_cli.exits import ExitCode, epilog, exit_code
+from kvtune_cli.operator import operator
 from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
 from kvtune_cli.status import status
@@ -33,6 +34,7 @@ from kvtune_cli.wishes import abort, approve, pause, resume
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "demo": demo,
     "up": up,
+    "operator": operator,
     "agent": agent,
     "validate": validate,
     "status": status,

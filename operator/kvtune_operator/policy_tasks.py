@@ -14,7 +14,7 @@ from kvtune_operator.reconcile import RunEnd
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Between a bug and the next try."""
 
 Sleep = Callable[[float], Awaitable[None]]
