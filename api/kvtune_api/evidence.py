@@ -36,7 +36,7 @@ class Evidence:
     """Anytime-valid p-value: 1 / e-value, at most 1."""
 
     candidate: dict[str, float] = Field(default_factory=dict)
-    """Means of the candidate arm: objective, hitRate, ttft."""
+    """Means of the candidate arm: objective, hitRate, ttft; with profiles stall and its parts, as shares."""
 
     control: dict[str, float] = Field(default_factory=dict)
     """The same of the control arm."""

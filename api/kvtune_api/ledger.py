@@ -9,9 +9,14 @@ from pydantic import Field
 
 from kvtune_api.codec import frozen
 
-LEDGER_VERSION = 1
+LEDGER_VERSION = 2
+"""2: a guardrail with data for fewer than half of the Deltas ends as NoData, not as MaxPairs."""
+
 RING_ROWS = 112
-"""A row has about 430 bytes and a decision 280 (one per two rows at least): an object stays under 64 KiB."""
+"""A row has about 430 bytes and a decision 280 (one per two rows at least): an object stays under 64 KiB.
+
+With profiles a row has some 100 more; Kubernetes objects carry the rows packed (packing.py).
+"""
 
 
 @frozen
@@ -65,6 +70,18 @@ class Figures:
 
     roots: float | None = None
     """New session roots; absent where the engine does not count them."""
+
+    load: float | None = None
+    """Profile samples that waited for blocks to be loaded; absent, as the next three, without profiles."""
+
+    store: float | None = None
+    """Profile samples that waited for blocks to be stored."""
+
+    evict: float | None = None
+    """Profile samples that waited for an eviction."""
+
+    samples: float | None = None
+    """All profile samples."""
 
 
 @frozen

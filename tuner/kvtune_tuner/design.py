@@ -19,7 +19,7 @@ from kvtune_tuner.permits import most_exposed
 from kvtune_tuner.power import PowerDesign, pairs_for_power, power
 from kvtune_tuner.proposal import Candidate
 from kvtune_tuner.schedule import ArmFill, Bounds, Timing, measuring_window_s, washout_s
-from kvtune_tuner.scoring import HIT_RATE, TTFT
+from kvtune_tuner.scoring import HIT_RATE, STALL, TTFT
 from kvtune_tuner.sli import Missing, MissingReason
 
 NOISE_AGE_SECONDS = 24 * 3600.0
@@ -138,6 +138,7 @@ def guardrail_plans(draft: Draft, noise: Mapping[str, float]) -> tuple[Guardrail
     asked = {
         TTFT: margins.ttft if targets.ttft else -1.0,
         HIT_RATE: margins.hit_rate if targets.hit_rate else -1.0,
+        STALL: margins.stall if targets.stall else -1.0,
     }
     plans = []
     for name, margin in asked.items():

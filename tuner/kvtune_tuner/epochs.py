@@ -32,7 +32,7 @@ from kvtune_tuner.leavers import all_gone, left_out, troubled_by_leaving
 from kvtune_tuner.ledger import run_in_deltas, trimmed
 from kvtune_tuner.phases import Turn
 from kvtune_tuner.rows import epoch_rows, samples_awaited
-from kvtune_tuner.scoring import HIT_RATE, TTFT
+from kvtune_tuner.scoring import GUARDRAILS
 from kvtune_tuner.sli import MissingReason
 from kvtune_tuner.switching import (
     LATE_LEASES,
@@ -232,12 +232,12 @@ def _run_in_block_done(draft: Draft, epoch: Epoch) -> Draft:
 
 def _measured_noise(draft: Draft) -> Noise | None:
     """The sd of Deltas with equal configurations: s0^2 = mean x^2 (experiments.md 13)."""
-    deltas = run_in_deltas(draft.live, (TTFT, HIT_RATE))
+    deltas = run_in_deltas(draft.live, GUARDRAILS)
     objective = [delta.objective for delta in deltas if delta.objective is not None]
     if len(objective) < 2:
         return None
     guardrails = {}
-    for name in (TTFT, HIT_RATE):
+    for name in GUARDRAILS:
         values = [value for delta in deltas if (value := delta.guardrails.get(name)) is not None]
         if values:
             guardrails[name] = s0_from_run_in(values)

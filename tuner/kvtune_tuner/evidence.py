@@ -1,13 +1,12 @@
 """Put an experiment's tests in short, for people: effect, interval, e-value, both arms' means. Pure."""
 
 import math
-from collections.abc import Mapping
 
 from kvtune_api.evidence import Evidence, ExperimentShown
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_tuner.interval import Interval, asymptotic_interval, inverted_interval
 from kvtune_tuner.ledger import ratio, read, test_deltas
-from kvtune_tuner.scoring import HIT_RATE, TTFT, guardrail_value, score
+from kvtune_tuner.scoring import HIT_RATE, TTFT, guardrail_value, score, stall_shares
 from kvtune_tuner.sli import Missing
 
 
@@ -66,11 +65,13 @@ def _arm_means(experiment: KVCacheExperiment, *, candidate: bool) -> dict[str, f
             continue
         seconds = row.end - row.start
         config = spec.candidate if candidate else spec.incumbent
-        found: Mapping[str, float | Missing] = {
+        found: dict[str, float | Missing] = {
             "objective": score(figures, seconds, config, spec.policy_spec),
             HIT_RATE: guardrail_value(HIT_RATE, figures, seconds),
             TTFT: guardrail_value(TTFT, figures, seconds),
         }
+        stalls = stall_shares(figures)
+        found |= {} if isinstance(stalls, Missing) else stalls
         for name, value in found.items():
             if not isinstance(value, Missing):
                 values.setdefault(name, []).append(value)

@@ -166,7 +166,12 @@ def read(experiment: KVCacheExperiment) -> tuple[Reading, ...]:
     tests = tests_at_ring_start(experiment)
     names = [guardrail.name for guardrail in experiment.status.guardrails]
     settings = experiment.spec.policy_spec.experiment
-    rules = Rules(alpha=settings.alpha, min_pairs=settings.min_pairs, max_pairs=experiment.spec.max_pairs)
+    rules = Rules(
+        alpha=settings.alpha,
+        min_pairs=settings.min_pairs,
+        max_pairs=experiment.spec.max_pairs,
+        unmeasured_is_no_data=experiment.status.ledger_version > 1,
+    )
     roots: tuple[float | None, float | None] = (
         (checkpoint.candidate_roots, checkpoint.control_roots) if checkpoint else (0.0, 0.0)
     )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.ledger import Decision
+from kvtune_api.ledger import LEDGER_VERSION, Decision
 from kvtune_tuner.compare import s0_from_run_in
 from kvtune_tuner.consistency import inconsistencies
 from kvtune_tuner.ledger import Reading, decision, read, run_in_deltas
@@ -26,6 +26,9 @@ class ReplayResult:
 def replay(experiment: KVCacheExperiment) -> ReplayResult:
     """Compare each recorded decision, the noise, the watch and the outcome with what the rows say."""
     record = experiment.status
+    if record.ledger_version > LEDGER_VERSION:
+        text = f"ledgerVersion {record.ledger_version} is newer than {LEDGER_VERSION}: not replayed"
+        return ReplayResult(verdicts=0, differences=(text,))
     if record.noise_objective is None:
         return ReplayResult(verdicts=0, notes=("no test block was measured",))
     readings = {(r.block.number, r.block.attempt): r for r in read(experiment)}

@@ -3,6 +3,7 @@
 Every rule that drops a pair is blind to which of its agents ran the candidate.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,9 +13,10 @@ from kvtune_api.wire import Counters
 from kvtune_tuner.assign import Arm
 from kvtune_tuner.draft import Draft, sample, wall, window
 from kvtune_tuner.leavers import taking_part
+from kvtune_tuner.model import Stalls
 from kvtune_tuner.needs import half
 from kvtune_tuner.quality import AgentEpoch, PairEpoch, QualityLimits, block_drop, pair_drop
-from kvtune_tuner.sli import Missing, WindowCounts
+from kvtune_tuner.sli import Missing
 from kvtune_tuner.ttft import Share, share_under
 
 LATE_WALL_SECONDS = 10.0
@@ -33,7 +35,19 @@ def samples_awaited(draft: Draft, epoch: Epoch) -> str | None:
             grace = max(2 * draft.ticks, wall(draft, LATE_WALL_SECONDS) if answers else 0.0)
             if late < grace or (answers and _is_behind(draft, name, epoch)):
                 return f"waiting for the counters of {name}: {found.reason}"
-    return None
+    return _profiles_awaited(draft, epoch)
+
+
+def _profiles_awaited(draft: Draft, epoch: Epoch) -> str | None:
+    """Profiles that a guardrail needs may be a little late; the window is never judged later for them."""
+    if draft.live.spec.policy_spec.targets.stall is None:
+        return None
+    if draft.now_s - epoch.measure_to >= max(2 * draft.ticks, wall(draft, LATE_WALL_SECONDS)):
+        return None
+    found = draft.seen.stalls.get((epoch.measure_from, epoch.measure_to), {})
+    agents = [name for pair in taking_part(draft, epoch) for name in (pair.first, pair.second)]
+    late = [name for name in agents if isinstance(found.get(name), Missing) and name not in epoch.troubled]
+    return f"waiting for the profiles of {late[0]}" if late else None
 
 
 def _is_behind(draft: Draft, name: str, epoch: Epoch) -> bool:
@@ -66,8 +80,8 @@ def epoch_rows(
                 coin=coins[index],
                 start=epoch.measure_from,
                 end=epoch.measure_to,
-                candidate=None if out else _figures(draft, seen.candidate.counts),
-                control=None if out else _figures(draft, seen.control.counts),
+                candidate=None if out else _figures(draft, epoch, seen.candidate),
+                control=None if out else _figures(draft, epoch, seen.control),
                 dropped=drop,
             )
         )
@@ -100,8 +114,9 @@ def _agent(draft: Draft, epoch: Epoch, name: str) -> AgentEpoch:
     )
 
 
-def _figures(draft: Draft, counts: WindowCounts | Missing) -> Figures | None:
+def _figures(draft: Draft, epoch: Epoch, agent: AgentEpoch) -> Figures | None:
     """A row's figures; None where the window is missing or lacks what the objective needs."""
+    counts = agent.counts
     if isinstance(counts, Missing) or counts.requests is None:
         return None
     if counts.prompt_tokens is None or counts.hit_tokens is None:
@@ -109,6 +124,7 @@ def _figures(draft: Draft, counts: WindowCounts | Missing) -> Figures | None:
     target = draft.live.spec.policy_spec.targets.ttft
     found = share_under(counts, target.limit.seconds) if target else None
     share = found if isinstance(found, Share) and found.boundary_s is not None else None
+    stalls = _stalls(draft, epoch, agent.agent)
     return Figures(
         requests=counts.requests,
         prompt_tokens=counts.prompt_tokens,
@@ -118,4 +134,18 @@ def _figures(draft: Draft, counts: WindowCounts | Missing) -> Figures | None:
         within=share.within if share else None,
         timed=share.total if share else None,
         roots=counts.new_session_roots,
+        load=stalls.load if stalls else None,
+        store=stalls.store if stalls else None,
+        evict=stalls.evict if stalls else None,
+        samples=stalls.total if stalls else None,
     )
+
+
+def _stalls(draft: Draft, epoch: Epoch, name: str) -> Stalls | None:
+    """Profile samples of the window; None without any, or where they make no sense."""
+    found = draft.seen.stalls.get((epoch.measure_from, epoch.measure_to), {}).get(name)
+    if not isinstance(found, Stalls):
+        return None
+    parts = (found.load, found.store, found.evict)
+    sound = all(math.isfinite(part) and part >= 0.0 for part in (*parts, found.total))
+    return found if sound and found.total > 0.0 and math.fsum(parts) <= found.total * 1.001 else None

@@ -8,6 +8,8 @@ from kvtune_tuner.sli import Missing, MissingReason, WindowCounts
 
 TTFT = "ttft"
 HIT_RATE = "hitRate"
+STALL = "stall"
+GUARDRAILS = (TTFT, HIT_RATE, STALL)
 
 
 def prices(spec: PolicySpec) -> Prices:
@@ -42,11 +44,26 @@ def score(figures: Figures | None, seconds: float, config: CacheConfig, spec: Po
 
 
 def guardrail_value(name: str, figures: Figures | None, seconds: float) -> float | Missing:
-    """A guardrail's value of one agent in one window: share within the TTFT limit, or hit rate."""
+    """A guardrail's value of one agent in one window, + is better.
+
+    The share of requests within the TTFT limit, the hit rate, or the share of profile samples not stalled.
+    """
     if figures is None:
         return Missing(reason=MissingReason.NO_DATA, message="no figures in this row")
     if name == HIT_RATE:
         return hit_rate(counts(figures, seconds))
+    if name == STALL:
+        parts = stall_shares(figures)
+        return parts if isinstance(parts, Missing) else 1.0 - parts[STALL]
     if figures.within is None or not figures.timed:
         return Missing(reason=MissingReason.NO_DATA, message="no TTFT was counted in this window")
     return figures.within / figures.timed
+
+
+def stall_shares(figures: Figures) -> dict[str, float] | Missing:
+    """Shares of profile samples that waited for the cache: stall, and its parts load, store, evict."""
+    if figures.samples is None or figures.samples <= 0.0:
+        return Missing(reason=MissingReason.NO_DATA, message="no profile was taken in this window")
+    load, store, evict = (part or 0.0 for part in (figures.load, figures.store, figures.evict))
+    shares = {STALL: load + store + evict, "stallLoad": load, "stallStore": store, "stallEvict": evict}
+    return {name: value / figures.samples for name, value in shares.items()}

@@ -66,6 +66,8 @@ class Rules:
     alpha: float = 0.05
     min_pairs: int = 8
     max_pairs: int = 24
+    unmeasured_is_no_data: bool = True
+    """Whether a guardrail without data for half of the Deltas ends as NoData (ledgers of version 1: not)."""
 
 
 def verdict(tests: Tests, rules: Rules, *, quality: Sequence[Issue] = ()) -> Verdict:
@@ -84,6 +86,8 @@ def verdict(tests: Tests, rules: Rules, *, quality: Sequence[Issue] = ()) -> Ver
     if wins and tests.n >= rules.min_pairs and not quality:
         return Promote(reason=OutcomeReason.SUPERIOR, message=_superior(tests, rules))
     if tests.n >= rules.max_pairs:
+        if found.superior and (missing := _unmeasured(tests, found, rules)) is not None:
+            return Inconclusive(reason=OutcomeReason.NO_DATA, message=missing)
         why = quality[0].message if wins and quality else _undecided(tests, found, rules)
         return Inconclusive(
             reason=OutcomeReason.MAX_PAIRS, message=f"{tests.n} of {rules.max_pairs} Deltas judged: {why}"
@@ -113,6 +117,20 @@ def _harm(tests: Tests, found: Declared, rules: Rules) -> Reject | None:
                 reason=OutcomeReason.HARM_GUARDRAIL,
                 message=f"{guardrail.name}: mean Delta {mean:+.4f} over {guardrail.harm.n} Deltas is worse "
                 f"than the margin -{guardrail.margin:g}, {_e(guardrail.harm, rules)}",
+            )
+    return None
+
+
+def _unmeasured(tests: Tests, found: Declared, rules: Rules) -> str | None:
+    """Return which guardrail cannot be judged for want of data: that is no loss of the candidate's."""
+    if not rules.unmeasured_is_no_data:
+        return None
+    for guardrail in tests.guardrails:
+        known = guardrail.noninferior.n
+        if guardrail.name in found.undecided_guardrails and 2 * known < tests.n:
+            return (
+                f"guardrail {guardrail.name} was measured in {known} of {tests.n} Deltas, no judgement; "
+                f"the objective was superior: {_superior(tests, rules)}"
             )
     return None
 
