@@ -18,14 +18,16 @@ from kvtune_operator.adapters.event_files import FileEvents
 from kvtune_operator.adapters.fetch import Fetcher, Trust, fetching, trusting
 from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
+from kvtune_operator.adapters.source_adapters import SourceAdapters, instance
 from kvtune_operator.clock import WallClock
 from kvtune_operator.health import Vitals, create_app, served
-from kvtune_operator.house import OneHouse
 from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
 from kvtune_operator.policy_file import PolicyFile
-from kvtune_operator.ports import Agents, Metrics, Sources
+from kvtune_operator.ports import Agents, House, Metrics
 from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_operator.settings import Settings
+from kvtune_operator.sources import ADDRESS_LABEL, SourcesOf
+from kvtune_operator.standalone_house import StandaloneHouse
 from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
 from kvtune_operator.telemetry import Telemetry
 
@@ -50,8 +52,8 @@ async def run_standalone(
 
     Returns STOPPED or FENCED.
 
-    Raises `SpecError` (addresses), `Locked`, `Corrupt` (state files) and `Unavailable` (disk, token, port)
-    before anything is pushed.
+    Raises `SpecError` (addresses, metrics), `Locked`, `Corrupt` (state files) and `Unavailable` (disk,
+    token, port) before anything is pushed.
     """
     clock = WallClock(origin=settings.origin, speed=settings.speed)
     state = StateDir(settings.state_dir)
@@ -59,13 +61,16 @@ async def run_standalone(
     try:
         events = FileEvents(state.events)
         policy = await objects.apply_policy(policy_document)
-        async with _fetcher(settings) as fetcher:
+        async with contextlib.AsyncExitStack() as stack:
+            fetcher = await stack.enter_async_context(_fetcher(settings))
             agents = _agents(settings, fetcher)
             await _check_addresses(settings, policy, agents)
+            root = _Root(settings=settings, clock=clock, objects=objects, events=events, say=say)
+            house = await stack.enter_async_context(root.house(ScrapeMetrics(fetcher)))
+            house.sources(policy)
             token = await _new_token(state, policy, agents, clock)
             say(f"state directory {state.path}, fencing token {token}")
-            root = _Root(settings=settings, clock=clock, objects=objects, events=events, say=say)
-            end = await root.run(policy, agents, ScrapeMetrics(fetcher), token=token, stop=stop)
+            end = await root.run(policy, agents, house, token=token, stop=stop)
             say(_farewell(end, policy))
         return FENCED if end is RunEnd.FENCED else STOPPED
     finally:
@@ -118,11 +123,29 @@ class _Root:
         self._telemetry = Telemetry()
         self._pulse = Pulse(started=clock.monotonic())
 
+    @contextlib.asynccontextmanager
+    async def house(self, scrape: Metrics) -> AsyncIterator[House]:
+        """The policy's sources: agents by themselves, or a Prometheus that scrapes their addresses."""
+        clock = WallClock()
+        adapters = SourceAdapters(label_of=instance, now=clock.now, monotonic=clock.monotonic)
+        sources = SourcesOf(
+            scrape=ObservedMetrics(scrape, self._telemetry),
+            prometheus=lambda source, place: ObservedMetrics(
+                adapters.prometheus(source, place), self._telemetry
+            ),
+            pyroscope=adapters.pyroscope,
+            pod_label=ADDRESS_LABEL,
+        )
+        try:
+            yield StandaloneHouse(sources, speed=self._settings.speed)
+        finally:
+            await adapters.close()
+
     async def run(
         self,
         policy: KVCachePolicy,
         agents: HttpAgents,
-        metrics: ScrapeMetrics,
+        house: House,
         *,
         token: int,
         stop: asyncio.Event,
@@ -131,7 +154,7 @@ class _Root:
         telemetry = self._telemetry
         reconciler = Reconciler(
             agents=ObservedAgents(agents, telemetry),
-            house=OneHouse(Sources(metrics=ObservedMetrics(metrics, telemetry))),
+            house=house,
             objects=ObservedObjects(self._objects, self._pulse, telemetry),
             events=self._events,
             clock=ObservedClock(self._clock, self._pulse, telemetry, self._clock.monotonic),
