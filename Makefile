@@ -26,6 +26,13 @@ install-dev: ## The same with the tools of development
 demo: install ## Watch the closed loop find a better configuration (ARGS="--help" lists the options)
 	@$(BIN)/kvtune demo $(ARGS)
 
+.PHONY: demo-kubernetes down
+demo-kubernetes: install-dev ## The same on a real Kubernetes control plane, to the first promotion (20 minutes at most)
+	@requirements/prometheus.sh
+	@$(BIN)/python -m tools.demo_kubernetes up $(ARGS)
+down: install-dev ## End the cluster of demo-kubernetes
+	@$(BIN)/python -m tools.demo_kubernetes down
+
 .PHONY: controlplane
 controlplane: install-dev ## Build etcd, the API server and kwok once into your cache (about 10 minutes the first time)
 	@$(BIN)/python -m tools.controlplane build

@@ -3,6 +3,7 @@
 Every object is an example's, applied by kubectl as a user would. Times are wall seconds since the start.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ START_SECONDS = 90.0
 READY_SECONDS = 180.0
 LOOK_SECONDS = 1.0
 OPERATOR = ("-n", "kvtune-system", "rollout", "status", "deployment/kvtune-operator")
+CONFIG = ("get", "configmap/kvtune-operator", "-n", "kvtune-system")
 AGENTS = ("rollout", "status", "daemonset/kvtune-agent")
 
 Say = Callable[[str], None]
@@ -88,10 +90,9 @@ def _started(say: Say) -> Place:
 def _applied(say: Say, kubectl: Kubectl, place: Place) -> None:
     """What a user applies, in a user's order; then wait until all of it runs."""
     examples = ROOT / "examples"
-    demo_config = _operator_with_prometheus(demo_folder(), place)
     for text, files in (
         ("the CRDs", [ROOT / "crds"]),
-        ("the operator, with this Prometheus as its default", [demo_config]),
+        ("the operator", [examples / "operator.yaml"]),
         ("agents on 8 nodes, and chat traffic", [examples / "agent.yaml", examples / "traffic.yaml"]),
     ):
         say(f"kubectl apply: {text}")
@@ -101,6 +102,8 @@ def _applied(say: Say, kubectl: Kubectl, place: Place) -> None:
             kubectl(
                 "wait", "--for=condition=Established", "crd/kvcacheexperiments.kvtune.dev", "--timeout=30s"
             )
+    say("kubectl patch configmap kvtune-operator: this Prometheus for all policies")
+    _name_prometheus(kubectl, place)
     _quick_agents(kubectl)
     say("kubectl apply: examples/quick.yaml")
     kubectl("apply", "-f", str(examples / "quick.yaml"))
@@ -108,16 +111,12 @@ def _applied(say: Say, kubectl: Kubectl, place: Place) -> None:
         _until_ready(say, kubectl, what, place)
 
 
-def _operator_with_prometheus(folder: Path, place: Place) -> Path:
-    """examples/operator.yaml with this cluster's Prometheus in its ConfigMap."""
-    text = (ROOT / "examples" / "operator.yaml").read_text()
-    marked = "    # prometheus: {address: http://prometheus.monitoring:9090}\n"
-    if marked not in text:
-        raise Failed("examples/operator.yaml has no commented line for the address of Prometheus")
-    chosen = f"    prometheus: {{address: '{place.prometheus}', scrapeInterval: 1s, scrapeDelay: 2s}}\n"
-    path = folder / "operator.yaml"
-    path.write_text(text.replace(marked, chosen))
-    return path
+def _name_prometheus(kubectl: Kubectl, place: Place) -> None:
+    """Name this cluster's Prometheus in the operator's ConfigMap, which is read live."""
+    held = json.loads(kubectl(*CONFIG, "-o", "json"))["data"]["config.yaml"]
+    chosen = f"\nprometheus: {{address: '{place.prometheus}', scrapeInterval: 1s, scrapeDelay: 2s}}\n"
+    patch = json.dumps({"data": {"config.yaml": held + chosen}})
+    kubectl("patch", *CONFIG[1:], "--type=merge", "-p", patch)
 
 
 def _quick_agents(kubectl: Kubectl) -> None:
@@ -128,8 +127,6 @@ def _quick_agents(kubectl: Kubectl) -> None:
 
 
 def _patch(what: str, container: str, options: Sequence[str], kubectl: Kubectl) -> list[str]:
-    import json
-
     held = json.loads(kubectl("get", what, "-o", "json"))["spec"]["template"]["spec"]["containers"]
     old = next(c["args"] for c in held if c["name"] == container)
     names = {option.partition("=")[0] for option in options}
