@@ -100,7 +100,7 @@ def version_of(binary: Binary, modules: Path = MODULES) -> str:
 
 
 def ldflags(binary: Binary, modules: Path = MODULES) -> str:
-    """Return the linker's flags, which tell a program its version (Kubernetes calls itself v0.0.0 without)."""
+    """Return the linker's flags, which tell a program its version (Kubernetes is v0.0.0 without)."""
     version = version_of(binary, modules)
     major, minor, patch = version.removeprefix("v").split(".", 2)
     values: dict[str, str] = {}
