@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, TypeVar, cast, dataclass_transform
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from kvtune_api.errors import Problem, SpecError
@@ -45,6 +45,21 @@ def frozen(cls: type[T]) -> type[T]:
     """Make a value type that refuses unknown fields (a document of the user, a message on the wire)."""
     made = dataclass(frozen=True, slots=True, kw_only=True, config=_settings("forbid"))(cls)
     return cast(type[T], made)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def user_written(cls: type[T]) -> type[T]:
+    """Make a value type as `frozen` does, in which a field that is null is not set, as for an API server."""
+    hook: object = model_validator(mode="before")(classmethod(_null_is_absent))  # type: ignore[arg-type]  # is one
+    cls._null_is_absent = hook  # type: ignore[attr-defined]  # pydantic looks for it in the class
+    return frozen(cls)
+
+
+def _null_is_absent(cls: type, data: Any) -> Any:
+    if not isinstance(data, dict) or None not in data.values():
+        return data
+    known = {camel(name) for name in cls.__annotations__}
+    return {key: value for key, value in data.items() if value is not None or key not in known}
 
 
 @lru_cache(maxsize=64)

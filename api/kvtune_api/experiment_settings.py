@@ -5,13 +5,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import user_written
 from kvtune_api.ranges import Bounds
 from kvtune_api.rules import Rule, quoted, ruled
-from kvtune_api.scalars import Number, Whole
+from kvtune_api.scalars import NUMBER
 from kvtune_api.units import Duration, PositiveDuration
 
-Points = Annotated[Number, Field(ge=0, le=1)]
+Points = Annotated[float, Field(ge=0, le=1), NUMBER]
 
 LEASE_MIN = Duration("3s")
 """Of wall time: three ticks of a control plane at its fastest."""
@@ -24,7 +24,7 @@ class OnGuardrail(StrEnum):
     ROLLBACK_AND_PAUSE = "RollbackAndPause"
 
 
-@frozen
+@user_written
 class Margins:
     """How much worse a guardrail may look and still count as not worse, as a share (0.02 = 2 points)."""
 
@@ -38,7 +38,7 @@ class Margins:
     """Share of stalled samples. Default: one sd of its noise, between 0.02 and 0.05."""
 
 
-@frozen
+@user_written
 @ruled(
     Rule(
         holds="!has(self.minPairs) || !has(self.maxPairs) || self.minPairs <= self.maxPairs",
@@ -53,7 +53,7 @@ class Margins:
 class ExperimentSettings:
     """How experiments are run. The defaults are those of the statistical design."""
 
-    alpha: Annotated[Number, Field(ge=0.001, le=0.2)] = 0.05
+    alpha: Annotated[float, Field(ge=0.001, le=0.2), NUMBER] = 0.05
     """Highest probability with which an experiment declares a candidate better that is not."""
 
     window: Bounds = Bounds(min=Duration("120s"), max=Duration("10m"))
@@ -62,16 +62,16 @@ class ExperimentSettings:
     washout: Bounds = Bounds(min=Duration("20s"), max=Duration("30m"))
     """Bounds of the time after a switch that is not measured."""
 
-    pairs_at_once: Annotated[Whole, Field(ge=1, le=25)] = 8
+    pairs_at_once: Annotated[int, Field(ge=1, le=25), NUMBER] = 8
     """At most this many pairs take part; all others keep the incumbent. The limit keeps ledgers small."""
 
-    min_pairs: Annotated[Whole, Field(ge=5, le=1000)] = 8
+    min_pairs: Annotated[int, Field(ge=5, le=1000), NUMBER] = 8
     """No promotion before this many Deltas (pairs times blocks)."""
 
-    max_pairs: Annotated[Whole, Field(ge=5, le=10_000)] = 24
+    max_pairs: Annotated[int, Field(ge=5, le=10_000), NUMBER] = 24
     """Undecided after this many Deltas: Inconclusive."""
 
-    min_requests: Annotated[Whole, Field(ge=1, le=10_000_000)] = 500
+    min_requests: Annotated[int, Field(ge=1, le=10_000_000), NUMBER] = 500
     """The window is made long enough for this many requests per arm and epoch."""
 
     max_duration: PositiveDuration = Duration("24h")
@@ -83,10 +83,10 @@ class ExperimentSettings:
     margins: Margins = Margins()
     """Non-inferiority margins of the guardrails."""
 
-    min_effect: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    min_effect: Annotated[float, Field(ge=0, le=1), NUMBER] = 0.0
     """Smallest gain in the objective that is worth a change (0.01 = 1 point)."""
 
-    detectable_effect: Annotated[Number, Field(gt=0, le=1)] = 0.03
+    detectable_effect: Annotated[float, Field(gt=0, le=1), NUMBER] = 0.03
     """Gain for which the power is stated where the proposal predicts none."""
 
     cooldown: Duration = Duration("5m")
@@ -95,7 +95,7 @@ class ExperimentSettings:
     on_guardrail: OnGuardrail = OnGuardrail.ROLLBACK
     """What follows when the circuit breaker trips."""
 
-    watch_windows: Annotated[Whole, Field(ge=1, le=100)] = 2
+    watch_windows: Annotated[int, Field(ge=1, le=100), NUMBER] = 2
     """Windows for which a promotion is watched against the holdback."""
 
     approval_timeout: PositiveDuration = Duration("24h")

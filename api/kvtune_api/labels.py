@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import user_written
 from kvtune_api.rules import Form, Rule
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -51,7 +51,7 @@ Labels = Annotated[
 """Label names and the values that they must have."""
 
 
-@frozen
+@user_written
 class LabelSelector:
     """Kubernetes labels that must all match."""
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from kvtune_api.codec import frozen
-from kvtune_api.scalars import Number, Switch, Whole
+from kvtune_api.codec import user_written
+from kvtune_api.scalars import NUMBER, Switch
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.units import PositiveDuration
 
@@ -23,7 +23,7 @@ class Day(StrEnum):
     SUN = "Sun"
 
 
-@frozen
+@user_written
 class FreezeWindow:
     """A time in which nothing is tried: by days of the week, or once between two moments."""
 
@@ -58,7 +58,7 @@ class FreezeWindow:
         return self
 
 
-@frozen
+@user_written
 class AgentAccess:
     """How agents are reached."""
 
@@ -75,17 +75,17 @@ class AgentAccess:
     """File with the authorities to trust beside the system's own (https)."""
 
 
-@frozen
+@user_written
 class OperatorConfig:
     """Defaults and limits for all policies."""
 
     stop: Switch = False
     """The kill switch: every experiment ends now and none starts; agents keep or regain their incumbents."""
 
-    max_experiments: Annotated[Whole, Field(ge=0, le=10_000)] = 10
+    max_experiments: Annotated[int, Field(ge=0, le=10_000), NUMBER] = 10
     """At most this many experiments run at once in the cluster."""
 
-    max_exposed_share: Annotated[Number, Field(gt=0, le=1)] = 0.5
+    max_exposed_share: Annotated[float, Field(gt=0, le=1), NUMBER] = 0.5
     """At most this share of a policy's agents runs an unproven candidate at once."""
 
     freeze_windows: Annotated[tuple[FreezeWindow, ...], Field(max_length=64)] = ()

@@ -5,11 +5,11 @@ where a default can be right, so a policy of ten lines works.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import user_written
 from kvtune_api.errors import Problem
 from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.labels import LabelSelector
@@ -17,13 +17,13 @@ from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION
 from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
 from kvtune_api.rules import Form, Rule, ruled
-from kvtune_api.scalars import Number, Switch, Whole, without_nulls
+from kvtune_api.scalars import NUMBER, Switch
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.status import PolicyStatus
 from kvtune_api.units import Duration, PositiveDuration
 
-Share = Annotated[Number, Field(gt=0, lt=1)]
-Price = Annotated[Number, Field(ge=0, le=1_000_000)]
+Share = Annotated[float, Field(gt=0, lt=1), NUMBER]
+Price = Annotated[float, Field(ge=0, le=1_000_000), NUMBER]
 AgentAddress = Annotated[
     str,
     Field(max_length=253),
@@ -41,7 +41,7 @@ ONE_KNOB = "at least one knob is needed: cacheTTL, evictionRatio or tiers.hostMe
 NO_ADDRESSES = "not in a cluster, where agents are found by labels (`kvtune up` accepts addresses)"
 
 
-@frozen
+@user_written
 @ruled(
     Rule(
         holds="!has(self.addresses) || size(self.addresses) == 0",
@@ -61,18 +61,18 @@ class Selector:
     """Addresses of the agents, `http://host:port` (standalone only; `kvtune up --agents` overrides them)."""
 
 
-@frozen
+@user_written
 class TTFTTarget:
     """A share of the requests must see their first token within a limit."""
 
-    quantile: Annotated[Number, Field(ge=0.5, lt=1)] = 0.95
+    quantile: Annotated[float, Field(ge=0.5, lt=1), NUMBER] = 0.95
     """The share: 0.95 asks that 95 % of the requests are within the limit."""
 
     limit: PositiveDuration
     """The limit. Best at a boundary of the engine's TTFT histogram (vLLM: 100ms, 250ms, 500ms, 750ms, 1s)."""
 
 
-@frozen
+@user_written
 class HitRateTarget:
     """A floor under the hit rate."""
 
@@ -80,7 +80,7 @@ class HitRateTarget:
     """The floor: hit tokens / prompt tokens, device and lower tiers together."""
 
 
-@frozen
+@user_written
 class StallTarget:
     """A ceiling over the share of profile samples in load, store and evict frames."""
 
@@ -88,7 +88,7 @@ class StallTarget:
     """The ceiling: stalled samples / all samples."""
 
 
-@frozen
+@user_written
 @ruled(Rule(holds="has(self.ttft) || has(self.hitRate)", message=f"'{ONE_TARGET}'"))
 class Targets:
     """What must hold. Each target is also a guardrail of every experiment. At least one is needed."""
@@ -109,7 +109,7 @@ class Targets:
         return self
 
 
-@frozen
+@user_written
 class Prices:
     """What a configuration costs, in points of hit rate per unit. Without prices more is always better."""
 
@@ -123,7 +123,7 @@ class Prices:
     """Points per GiB written below the device per minute and agent."""
 
 
-@frozen
+@user_written
 class Objective:
     """What decides between two configurations: hit rate minus prices, per agent and window."""
 
@@ -131,7 +131,7 @@ class Objective:
     """Prices of memory, passes and bytes."""
 
 
-@frozen
+@user_written
 class TierKnobs:
     """Knobs of the tiers below the device."""
 
@@ -139,7 +139,7 @@ class TierKnobs:
     """Host memory for KV blocks on each agent's node."""
 
 
-@frozen
+@user_written
 @ruled(
     Rule(
         holds="has(self.cacheTTL) || has(self.evictionRatio) || self.?tiers.?hostMemory.hasValue()",
@@ -196,7 +196,7 @@ class MetricsSource(StrEnum):
     PROMETHEUS = "Prometheus"
 
 
-@frozen
+@user_written
 class Metrics:
     """Where SLIs come from."""
 
@@ -220,7 +220,7 @@ class Retention(StrEnum):
     ORPHAN = "Orphan"
 
 
-@frozen
+@user_written
 class PolicySpec:
     """What is asked for."""
 
@@ -251,16 +251,11 @@ class PolicySpec:
     metrics: Metrics = Metrics()
     """Where SLIs come from."""
 
-    history_limit: Annotated[Whole, Field(ge=1, le=300)] = 20
+    history_limit: Annotated[int, Field(ge=1, le=300), NUMBER] = 20
     """This many ended experiments are kept (in a cluster); older ones are deleted."""
 
     retention: Retention = Retention.DELETE
     """What becomes of the experiments when this policy is deleted: Delete or Orphan (in a cluster)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:
-        return without_nulls(data)
 
 
 def _short_name(metadata: Metadata) -> Metadata:
@@ -271,7 +266,7 @@ def _short_name(metadata: Metadata) -> Metadata:
     return metadata
 
 
-@frozen
+@user_written
 @ruled(
     Rule(
         holds=f"size(self.metadata.name) <= {NAME_MAX_LENGTH}",

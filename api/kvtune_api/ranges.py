@@ -5,13 +5,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import user_written
 from kvtune_api.rules import Rule, ruled
-from kvtune_api.scalars import Number
+from kvtune_api.scalars import NUMBER
 from kvtune_api.units import Duration, PositiveDuration, PositiveQuantity, Quantity
 
-Step = Annotated[Number, Field(gt=1, le=64)]
-Ratio = Annotated[Number, Field(gt=0, le=1)]
+Step = Annotated[float, Field(gt=1, le=64), NUMBER]
+Ratio = Annotated[float, Field(gt=0, le=1), NUMBER]
 
 
 def _grows(low: str, *, when: str = "true") -> Rule:
@@ -41,7 +41,7 @@ def _rules_of(unit: type[Duration] | type[Quantity]) -> tuple[Rule, Rule]:
     )
 
 
-@frozen
+@user_written
 @ruled(*_rules_of(Duration))
 class DurationRange:
     """The range in which a duration may be tuned."""
@@ -69,7 +69,7 @@ class DurationRange:
         return self
 
 
-@frozen
+@user_written
 @ruled(_grows("self.max < self.min"), _starts_inside("self.start < self.min", "self.max < self.start"))
 class RatioRange:
     """The range in which a ratio may be tuned."""
@@ -92,7 +92,7 @@ class RatioRange:
         return self
 
 
-@frozen
+@user_written
 @ruled(*_rules_of(Quantity))
 class QuantityRange:
     """The range in which a size may be tuned."""
@@ -120,7 +120,7 @@ class QuantityRange:
         return self
 
 
-@frozen
+@user_written
 @ruled(_rules_of(Duration)[0])
 class Bounds:
     """Bounds of a length of time that the control plane chooses."""

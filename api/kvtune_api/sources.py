@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import user_written
 from kvtune_api.metadata import Name
 from kvtune_api.rules import Form, Rule, quoted
 from kvtune_api.units import Duration, PositiveDuration
@@ -22,11 +22,33 @@ Address = Annotated[
         words="an address such as http://prometheus.monitoring:9090",
     ),
 ]
-LabelName = Annotated[
-    str,
-    Field(max_length=63),
-    Form(pattern="^[a-zA-Z_][a-zA-Z0-9_]*$", words="a label of a time series such as pod"),
+LABEL_PATTERN = "^[a-zA-Z_][a-zA-Z0-9_]*$"
+LABEL_WORDS = "a label of a time series such as pod"
+LabelName = Annotated[str, Field(max_length=63), Form(pattern=LABEL_PATTERN, words=LABEL_WORDS)]
+
+LABEL_MAX_LENGTH = 63
+
+
+def _labels_of_series(matchers: dict[str, str]) -> dict[str, str]:
+    for name in matchers:
+        if len(name) > LABEL_MAX_LENGTH or re.fullmatch(LABEL_PATTERN, name) is None:
+            raise ValueError(f"'{name[:80]}' is not {LABEL_WORDS} (at most {LABEL_MAX_LENGTH} characters)")
+    return matchers
+
+
+_STRANGE = f"size(name) > {LABEL_MAX_LENGTH} || !name.matches({quoted(LABEL_PATTERN)})"
+
+Matchers = Annotated[
+    dict[str, Annotated[str, Field(max_length=253)]],
+    Field(max_length=16),
+    AfterValidator(_labels_of_series),
+    Rule(
+        holds=f"self.all(name, !({_STRANGE}))",
+        message=f'"\'" + self.filter(name, {_STRANGE})[0] + '
+        f'"\' is not {LABEL_WORDS} (at most {LABEL_MAX_LENGTH} characters)"',
+    ),
 ]
+"""Label values that every series or profile must have."""
 
 _VARIABLES = r"[$]([A-Za-z_][A-Za-z0-9_]*|[{])"
 _FOREIGN = f"self.findAll({quoted(_VARIABLES)}).filter(name, name != '$agents')"
@@ -49,7 +71,7 @@ Query = Annotated[
 ]
 
 
-@frozen
+@user_written
 class SecretName:
     """A Secret in the policy's namespace. It must carry the label kvtune.dev/metrics-credentials."""
 
@@ -70,7 +92,7 @@ class Preset(StrEnum):
     """vLLM 0.6 to 0.9 (engine V0), scraped from the engine itself; block hit rates only."""
 
 
-@frozen
+@user_written
 class Queries:
     """PromQL of your own, each one counter per agent. `$agents` stands for the matchers of the pool's pods.
 
@@ -105,7 +127,7 @@ class Queries:
     """Unix time at which the engine started."""
 
 
-@frozen
+@user_written
 class PrometheusSource:
     """How a Prometheus is asked."""
 
@@ -118,9 +140,7 @@ class PrometheusSource:
     queries: Queries = Queries()
     """PromQL in place of the preset's series."""
 
-    matchers: Annotated[dict[LabelName, Annotated[str, Field(max_length=253)]], Field(max_length=16)] = Field(
-        default_factory=dict
-    )
+    matchers: Matchers = Field(default_factory=dict)
     """Label values that every series must have, such as `cluster: eu-1`."""
 
     pod_label: LabelName | None = None
@@ -145,7 +165,7 @@ class PrometheusSource:
     """Credentials, extra headers and certificates."""
 
 
-@frozen
+@user_written
 class PyroscopeSource:
     """How a Pyroscope is asked for the share of samples in which the engine waits for its cache."""
 
@@ -161,9 +181,7 @@ class PyroscopeSource:
     namespace_label: LabelName | None = None
     """Label with the pod's namespace. Default: namespace."""
 
-    matchers: Annotated[dict[LabelName, Annotated[str, Field(max_length=253)]], Field(max_length=16)] = Field(
-        default_factory=dict
-    )
+    matchers: Matchers = Field(default_factory=dict)
     """Label values that every profile must have, such as `service_name: vllm`."""
 
     load_frames: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=16)] | None = (

@@ -41,7 +41,7 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
         made[RULES_KEY] = whole[RULES_KEY]
     elif "pattern" in whole:
         made["pattern"] = whole["pattern"]
-    if "type" not in made:
+    if "type" not in made or {"propertyNames", "patternProperties", "oneOf", "allOf"} & set(whole):
         raise TypeError(f"no structural form for {dict(schema)!r}")
     default = defaulted(made, whole.get("default"))
     if default is not ABSENT:
