@@ -24,65 +24,19 @@ from kvtune_operator.adapters.pods import PodAgents
 from kvtune_operator.clock import WallClock
 from kvtune_operator.ports import Discovered
 from tests.cluster.fixtures import Kubectl
+from tests.cluster.ground import Ground, standing
 from tests.cluster.relay import Relay
+from tests.fakes.nodes_and_pods import Older
 from tests.fakes.samples import policy
 from tools.controlplane.access import Access, write_kubeconfig
 
 WAIT_SECONDS = 30.0
-APP = {"app": "chat"}
-
-
-class Ground:
-    """Nodes and pods of one test, written as kubelets would."""
-
-    def __init__(self, access: Access, namespace: str) -> None:
-        self.access = access
-        self.namespace = namespace
-        self.pods_path = f"/api/v1/namespaces/{namespace}/pods"
-
-    def node(self, name: str) -> str:
-        """A ready node with a label of this test alone; its full name."""
-        name = f"{self.namespace}-{name}"
-        body = {"metadata": {"name": name, "labels": {"pool": self.namespace}}}
-        self.access.call("POST", "/api/v1/nodes", body)
-        ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}}
-        self.access.call("PATCH", f"/api/v1/nodes/{name}/status", ready)
-        return name
-
-    def pod(self, name: str, node: str, *, port: str = "kvtune", ready: bool = True) -> None:
-        """A pod on a node, running."""
-        container = {"name": "agent", "image": "none", "ports": [{"name": port, "containerPort": 9402}]}
-        metadata = {"name": name, "labels": APP}
-        spec = {"nodeName": node, "containers": [container]}
-        self.access.call("POST", self.pods_path, {"metadata": metadata, "spec": spec})
-        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        status = {"phase": "Running", "podIP": "127.0.0.2", "conditions": [condition]}
-        self.access.call("PATCH", f"{self.pods_path}/{name}/status", {"status": status})
-
-    def remove(self, name: str) -> None:
-        """Delete a pod at once."""
-        self.access.call("DELETE", f"{self.pods_path}/{name}?gracePeriodSeconds=0")
-
-    def policy(self) -> KVCachePolicy:
-        """The policy for this test's nodes."""
-        nodes = {"matchLabels": {"pool": self.namespace}}
-        return policy(selector={"nodes": nodes, "agents": {"matchLabels": APP}})
-
-
-class NoRivals:
-    """No other policies."""
-
-    def older(self, policy: KVCachePolicy) -> tuple[KVCachePolicy, ...]:
-        """None."""
-        return ()
 
 
 @pytest.fixture
 def ground(control_plane: Access, namespace: str) -> Iterator[Ground]:
-    made = Ground(control_plane, namespace)
-    yield made
-    for node in control_plane.query("/api/v1/nodes", labelSelector=f"pool={namespace}")["items"]:
-        control_plane.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+    with standing(control_plane, namespace) as made:
+        yield made
 
 
 @asynccontextmanager
@@ -93,7 +47,7 @@ async def agents(kube: Lister, namespace: str, patience: Patience | None = None)
     async with fetching() as fetcher, inventory.of(namespace) as view:
         assert isinstance(kube, Kube | Outdated)
         token = SecretToken(kube, namespace, clock.monotonic)
-        yield PodAgents(view, fetcher, token, rivals=NoRivals(), access=AgentAccess, clock=clock)
+        yield PodAgents(view, fetcher, token, rivals=Older(), access=AgentAccess, clock=clock)
 
 
 async def found(agents: PodAgents, policy: KVCachePolicy, wanted: Callable[[Discovered], bool]) -> Discovered:

@@ -1,4 +1,4 @@
-"""What every way to reach agents must do: ports `Agents` and `Metrics`, simulated and over HTTP."""
+"""What every way to reach agents must do: ports `Agents` and `Metrics`, simulated, over HTTP, and as pods."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,22 +12,39 @@ from kvtune_agent.agent import Agent, open_agent
 from kvtune_agent.app import create_app
 from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile as AgentTokenFile
+from kvtune_api.operator_config import AgentAccess
+from kvtune_api.policy import KVCachePolicy
 from kvtune_api.wire import Counters, Report, Role
-from kvtune_operator.adapters.agents import HttpAgents, TokenFile
-from kvtune_operator.adapters.fetch import fetching
+from kvtune_operator.adapters.agent_token import SecretToken
+from kvtune_operator.adapters.agents import HttpAgents, TokenFile, WriteToken
+from kvtune_operator.adapters.fetch import Fetcher, fetching
+from kvtune_operator.adapters.inventory import Inventory
+from kvtune_operator.adapters.kept import Lister, Timer
+from kvtune_operator.adapters.kube import connect
+from kvtune_operator.adapters.pods import PodAgents
 from kvtune_operator.adapters.scrape import ScrapeMetrics
+from kvtune_operator.clock import WallClock
 from kvtune_operator.ports import Accepted, Agents, Metrics, Refused, Unreachable
+from kvtune_tuner.model import PoolSeen
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.agent.fake_clock import FakeClock as AgentClock
+from tests.cluster.ground import APP, standing
 from tests.fakes.clock import FakeClock
+from tests.fakes.nodes_and_pods import Cluster, Older, StaticToken, node, pod
 from tests.fakes.pool import FakeAgents, FakeMetrics, Pool
 from tests.fakes.samples import cache_config, incumbent_push, policy, push
 from tests.fakes.servers import app_server
 from tests.fakes.sim import PoolSettings
+from tools.controlplane.access import Access
+
+Place = tuple[str, int]
+"""Address and port."""
 
 TOKEN = "correct-horse"
-DEAD = "http://127.0.0.1:1"
+DEAD = ("127.0.0.1", 1)
 """Nobody listens on port 1."""
+
+AGENTS = ("a1", "a2")
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,12 @@ class World:
     agents: Agents
     metrics: Metrics
     names: tuple[str, str]
+    dead: str
+    """Name of an agent that does not answer."""
+
+    selecting: KVCachePolicy
+    """A policy that selects the two."""
+
     advance: Callable[[float], None]
     """Let wall seconds pass (at most a lease's length at once)."""
 
@@ -44,54 +67,128 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def simulated(tmp_path: Path) -> AsyncIterator[World]:
+async def simulated(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     clock = FakeClock()
     pool = Pool(PoolSettings(agents=2, ring_seconds=3600), config=cache_config())
     first, second = pool.names()
     clock.advance(17.0)
     yield World(
-        FakeAgents(pool, clock),
-        FakeMetrics(pool, clock),
-        (first, second),
-        clock.advance,
-        lambda: clock.seconds,
+        agents=FakeAgents(pool, clock),
+        metrics=FakeMetrics(pool, clock),
+        names=(first, second),
+        dead=url(DEAD),
+        selecting=policy(selector={"addresses": [f"{second}/", f"{first}/"]}),
+        advance=clock.advance,
+        now=lambda: clock.seconds,
     )
 
 
+@dataclass(frozen=True)
+class Served:
+    """Two live agents that have seen traffic, and a fetcher to ask them with."""
+
+    clock: AgentClock
+    opened: Sequence[Agent]
+    places: Sequence[Place]
+    token_file: Path
+    fetcher: Fetcher
+
+    def advance(self, wall_seconds: float) -> None:
+        """Let time pass for both."""
+        self.clock.advance(wall_seconds)
+        for agent in self.opened:
+            agent.beat()
+
+
+def url(place: Place) -> str:
+    return "http://{}:{}".format(*place)
+
+
 @contextlib.asynccontextmanager
-async def real(tmp_path: Path) -> AsyncIterator[World]:
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
     clock, token_file, opened = AgentClock(), tmp_path / "token", list[Agent]()
     token_file.write_text(TOKEN)
     token_file.chmod(0o600)
     async with contextlib.AsyncExitStack() as stack:
-        names = []
-        for name in ("a1", "a2"):
+        places = []
+        for name in AGENTS:
             settings = AgentSettings(
                 name=name, config=cache_config(), state_dir=tmp_path / name, token_file=token_file
             )
             opened.append(open_agent(settings, clock))
             stack.callback(opened[-1].close)
             app = create_app(opened[-1], AgentTokenFile(token_file))
-            names.append(await stack.enter_async_context(app_server(app)))
-
+            address = await stack.enter_async_context(app_server(app))
+            places.append(("127.0.0.1", int(address.rpartition(":")[2])))
         client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
-
-        def advance(wall_seconds: float) -> None:
-            clock.advance(wall_seconds)
-            for agent in opened:
-                agent.beat()
-
-        advance(17.0)
-        for name in names:
-            await feed(client, name, clock.now() - 17.0)
         fetcher = await stack.enter_async_context(fetching(timeout_seconds=10.0))
+        made = Served(clock, opened, places, token_file, fetcher)
+        made.advance(17.0)
+        for place in places:
+            await feed(client, url(place), clock.now() - 17.0)
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def by_address(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with served(tmp_path) as made:
+        first, second = map(url, made.places)
         yield World(
-            HttpAgents(fetcher, TokenFile(token_file)),
-            ScrapeMetrics(fetcher),
-            (names[0], names[1]),
-            advance,
-            clock.now,
+            agents=HttpAgents(made.fetcher, TokenFile(made.token_file)),
+            metrics=ScrapeMetrics(made.fetcher),
+            names=(first, second),
+            dead=url(DEAD),
+            selecting=policy(selector={"addresses": [f"{second}/", f"{first}/"]}),
+            advance=made.advance,
+            now=made.clock.now,
         )
+
+
+@contextlib.asynccontextmanager
+async def as_pods(made: Served, server: Lister, token: WriteToken, namespace: str) -> AsyncIterator[World]:
+    inventory = Inventory(server, Timer(monotonic=WallClock().monotonic))
+    async with inventory.of(namespace) as view:
+        clock = FakeClock()
+        agents = PodAgents(view, made.fetcher, token, rivals=Older(), access=AgentAccess, clock=clock)
+        nodes = {"matchLabels": {"pool": namespace}}
+        selecting = policy(selector={"nodes": nodes, "agents": {"matchLabels": APP}})
+        await agents.discover(selecting)
+        yield World(
+            agents=agents,
+            metrics=ScrapeMetrics(made.fetcher, address_of=agents.address_of),
+            names=("a1", "a2"),
+            dead="dead",
+            selecting=selecting,
+            advance=made.advance,
+            now=made.clock.now,
+        )
+
+
+@contextlib.asynccontextmanager
+async def pods(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with served(tmp_path) as made:
+        places = dict(zip(("a2", "a1"), reversed(made.places), strict=True))
+        found = [pod(name, ip=ip, number=port, labels=APP) for name, (ip, port) in places.items()]
+        found.append(pod("dead", "elsewhere", ip=DEAD[0], number=DEAD[1]))
+        cluster = Cluster(nodes=[node("n1", labels={"pool": "x"})], pods=found)
+        async with as_pods(made, cluster, StaticToken(TOKEN), "x") as world:
+            yield world
+
+
+@contextlib.asynccontextmanager
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    access: Access = request.getfixturevalue("control_plane")
+    namespace: str = request.getfixturevalue("namespace")
+    with standing(access, namespace) as ground:
+        async with served(tmp_path) as made, connect(access.kubeconfig) as kube:
+            pool, elsewhere = ground.node("1"), ground.node("2", labels={})
+            for name, place in zip(AGENTS, made.places, strict=True):
+                ground.pod(name, pool, at=place)
+            ground.pod("dead", elsewhere, at=DEAD)
+            ground.token(TOKEN)
+            token = SecretToken(kube, namespace, WallClock().monotonic)
+            async with as_pods(made, kube, token, namespace) as world:
+                yield world
 
 
 async def feed(client: httpx.AsyncClient, name: str, since: float) -> None:
@@ -103,9 +200,12 @@ async def feed(client: httpx.AsyncClient, name: str, since: float) -> None:
     assert answer.status_code == 200, answer.text
 
 
-@pytest.fixture(params=["simulated", "real"])
+WORLDS = {"simulated": simulated, "by address": by_address, "pods": pods, "cluster": cluster}
+
+
+@pytest.fixture(params=list(WORLDS))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with (simulated if request.param == "simulated" else real)(tmp_path) as made:
+    async with WORLDS[request.param](tmp_path, request) as made:
         yield made
 
 
@@ -119,13 +219,11 @@ async def newest_of(world: World, names: Sequence[str]) -> Mapping[str, Counters
     return await world.metrics.newest(await world.agents.reports(names))
 
 
-async def test_the_addresses_of_a_selector_are_its_agents_sorted(world: World) -> None:
-    first, second = world.names
-    asked = policy(selector={"addresses": [f"{second}/", f"{first}/"]})
-
-    found = await world.agents.discover(asked)
+async def test_the_agents_that_a_policy_selects_are_found_sorted(world: World) -> None:
+    found = await world.agents.discover(world.selecting)
 
     assert found.agents == tuple(sorted(world.names))
+    assert found.pool == PoolSeen()
 
 
 async def test_every_agent_reports_what_it_runs_and_can_change(world: World) -> None:
@@ -144,12 +242,14 @@ async def test_every_agent_reports_what_it_runs_and_can_change(world: World) -> 
 async def test_a_dead_agent_is_unreachable_and_hides_no_other(world: World) -> None:
     first, _ = world.names
 
-    reports = await world.agents.reports([first, DEAD])
+    reports = await world.agents.reports([first, world.dead])
+    answers = await world.agents.push({first: push(), world.dead: push()})
 
     assert isinstance(reports[first], Report)
-    dead = reports[DEAD]
-    assert isinstance(dead, Unreachable)
-    assert DEAD in dead.message
+    assert answers[first] == Accepted()
+    for dead in (reports[world.dead], answers[world.dead]):
+        assert isinstance(dead, Unreachable)
+        assert url(DEAD) in dead.message
 
 
 async def test_a_candidate_is_taken_and_reported_under_its_lease(world: World) -> None:
@@ -290,10 +390,10 @@ async def test_counters_of_a_dead_agent_are_missing_and_hide_no_other(world: Wor
     first, _ = world.names
 
     for found in (
-        await newest_of(world, [first, DEAD]),
-        await world.metrics.counters_at([first, DEAD], world.now() // 5 * 5 - 5),
+        await newest_of(world, [first, world.dead]),
+        await world.metrics.counters_at([first, world.dead], world.now() // 5 * 5 - 5),
     ):
         assert isinstance(found[first], Counters)
-        dead = found[DEAD]
+        dead = found[world.dead]
         assert isinstance(dead, Missing)
         assert dead.reason is MissingReason.UNREACHABLE

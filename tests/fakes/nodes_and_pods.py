@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kvtune_api.errors import KvtuneError
+from kvtune_api.policy import KVCachePolicy
 
 Json = dict[str, Any]
 READY_SINCE = "2026-01-01T00:00:00Z"
@@ -124,3 +125,57 @@ class FakeLister:
     async def _hang(self) -> None:
         self.idle.set()
         await asyncio.Event().wait()
+
+
+@dataclass(slots=True)
+class Cluster:
+    """An API server with some nodes and pods whose watches are quiet, or whose lists fail."""
+
+    nodes: list[Json] | KvtuneError = field(default_factory=lambda: [node("n1", labels={"gpu": "h200"})])
+    pods: list[Json] | KvtuneError = field(default_factory=list)
+    open_watches: set[str] = field(default_factory=set)
+
+    async def settled(self) -> None:
+        """Let all tasks come to rest."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
+        """Nodes or pods."""
+        found = self.nodes if path.endswith("/nodes") else self.pods
+        if isinstance(found, KvtuneError):
+            raise found
+        return tuple(found), "1"
+
+    async def watch(
+        self, path: str, *, resource_version: str, seconds: float
+    ) -> AsyncIterator[tuple[str, Json]]:
+        """Nothing happens."""
+        self.open_watches.add(path)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.open_watches.discard(path)
+        yield "BOOKMARK", {}
+
+
+@dataclass(slots=True)
+class Older:
+    """Rivals as a test wants them."""
+
+    policies: Sequence[KVCachePolicy] = ()
+
+    def older(self, policy: KVCachePolicy) -> Sequence[KVCachePolicy]:
+        """The same for every policy."""
+        return self.policies
+
+
+@dataclass(slots=True)
+class StaticToken:
+    """A token that is there."""
+
+    token: str = "correct-horse"
+
+    async def current(self, *, refused: str | None = None) -> str:
+        """Always the same."""
+        return self.token

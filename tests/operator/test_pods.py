@@ -1,14 +1,13 @@
 """Agents as pods: found in the inventory, asked at their pods' addresses, known by their names."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from kvtune_api.codec import canonical
-from kvtune_api.errors import KvtuneError, Unavailable
+from kvtune_api.errors import Unavailable
 from kvtune_api.names import Reason
 from kvtune_api.operator_config import AgentAccess
 from kvtune_api.policy import KVCachePolicy
@@ -22,7 +21,7 @@ from kvtune_operator.adapters.pods import PodAgents
 from kvtune_operator.ports import Accepted, Unreachable
 from kvtune_tuner.model import PoolSeen
 from tests.fakes.clock import FakeClock
-from tests.fakes.nodes_and_pods import Hours, node, pod
+from tests.fakes.nodes_and_pods import Cluster, Hours, Older, StaticToken, pod
 from tests.fakes.pool import Pool
 from tests.fakes.samples import cache_config, policy, push
 from tests.fakes.servers import hearing
@@ -31,57 +30,6 @@ from tests.fakes.sim import PoolSettings
 APP = {"app": "chat"}
 CHAT = {"agents": {"matchLabels": APP}}
 H200 = {"nodes": {"matchLabels": {"gpu": "h200"}}}
-
-
-@dataclass(slots=True)
-class Cluster:
-    """An API server with some nodes and pods whose watches are quiet, or whose lists fail."""
-
-    nodes: list[Json] | KvtuneError = field(default_factory=lambda: [node("n1", labels={"gpu": "h200"})])
-    pods: list[Json] | KvtuneError = field(default_factory=list)
-    open_watches: set[str] = field(default_factory=set)
-
-    async def settled(self) -> None:
-        """Let all tasks come to rest."""
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
-        """Nodes or pods."""
-        found = self.nodes if path.endswith("/nodes") else self.pods
-        if isinstance(found, KvtuneError):
-            raise found
-        return tuple(found), "1"
-
-    async def watch(
-        self, path: str, *, resource_version: str, seconds: float
-    ) -> AsyncIterator[tuple[str, Json]]:
-        """Nothing happens."""
-        self.open_watches.add(path)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.open_watches.discard(path)
-        yield "BOOKMARK", {}
-
-
-@dataclass(slots=True)
-class Older:
-    """Rivals as a test wants them."""
-
-    policies: Sequence[KVCachePolicy] = ()
-
-    def older(self, policy: KVCachePolicy) -> Sequence[KVCachePolicy]:
-        """The same for every policy."""
-        return self.policies
-
-
-class Token:
-    """A token that is there."""
-
-    async def current(self, *, refused: str | None = None) -> str:
-        """Always the same."""
-        return "correct-horse"
 
 
 @dataclass(slots=True)
@@ -104,7 +52,7 @@ async def world(
         agents = PodAgents(
             view,
             fetcher,
-            Token(),
+            StaticToken(),
             rivals=Older(rivals),
             access=lambda: access or AgentAccess(),
             clock=FakeClock(),
