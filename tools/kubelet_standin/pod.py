@@ -147,7 +147,6 @@ class Pod:
             "HOME": "/tmp",
             "LANG": "C.UTF-8",
             "HOSTNAME": self._pod["metadata"]["name"],
-            "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "KUBERNETES_SERVICE_HOST": access.host,
             "KUBERNETES_SERVICE_PORT": str(access.port),

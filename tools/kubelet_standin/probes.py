@@ -43,7 +43,8 @@ class Probe:
                 return await self._http(http, timeout)
             if (tcp := self._spec.get("tcpSocket")) is not None:
                 host, port = tcp.get("host") or self._address, self._port(tcp["port"])
-                _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+                async with asyncio.timeout(timeout):
+                    _, writer = await asyncio.open_connection(host, port)
                 writer.close()
                 await writer.wait_closed()
                 return True

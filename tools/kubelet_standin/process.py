@@ -73,7 +73,8 @@ class Process:
         """Ask it to end, kill it when the grace is over; its exit code."""
         self._signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self.ended(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):  # wait_for may lose a cancellation
+                return await self.ended()
         except TimeoutError:
             return await self.kill()
 
@@ -104,7 +105,8 @@ class Process:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            return await asyncio.wait_for(probe.wait(), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                return await probe.wait()
         except TimeoutError:
             probe.kill()
             await probe.wait()
