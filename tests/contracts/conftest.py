@@ -1,5 +1,5 @@
 """The real API server as one more implementation of a port (tests/cluster/fixtures.py)."""
 
-from tests.cluster.fixtures import control_plane, kube, kubectl, namespace
+from tests.cluster.fixtures import binaries, control_plane, kube, kubectl, namespace
 
-__all__ = ["control_plane", "kube", "kubectl", "namespace"]
+__all__ = ["binaries", "control_plane", "kube", "kubectl", "namespace"]

@@ -1,9 +1,12 @@
 """Apply the custom resource definitions of crds/ and wait until the API server serves them."""
 
+from functools import partial
 from pathlib import Path
 
+from kvtune_api.names import GROUP, VERSION
 from tools.controlplane.access import Access
 from tools.controlplane.binaries import ROOT
+from tools.controlplane.clock import until
 from tools.controlplane.errors import NotStarted
 
 CRDS = ROOT / "crds"
@@ -19,3 +22,7 @@ def apply_crds(access: Access, folder: Path = CRDS) -> None:
         done = access.kubectl(*step)
         if done.returncode != 0:
             raise NotStarted(f"kubectl {step[0]} {folder}: {done.stderr.strip()}")
+    for path in sorted(folder.glob("*.yaml")):
+        listing = f"/apis/{GROUP}/{VERSION}/{path.stem}"  # 429 "storage is (re)initializing" at first
+        if not until(partial(access.reads, listing), ESTABLISH_SECONDS):
+            raise NotStarted(f"{listing}: cannot be listed after {ESTABLISH_SECONDS} s")

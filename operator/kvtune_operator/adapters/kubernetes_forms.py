@@ -123,13 +123,13 @@ def _below(root: str, path: str) -> str:
 
 def policy_status_body(policy: Stored, status: PolicyStatus) -> Json:
     """What is sent to write a policy's status."""
-    return _head("KVCachePolicy", policy.metadata) | {"status": dump(status, packed=True)}
+    return _head("KVCachePolicy", policy.metadata) | {"status": _short(dump(status, packed=True))}
 
 
 def experiment_status_body(experiment: KVCacheExperiment) -> Json:
     """What is sent to write an experiment's status, its conditions derived from all the rest."""
     status = replace(experiment.status, conditions=experiment_conditions(experiment))
-    return _head("KVCacheExperiment", experiment.metadata) | {"status": dump(status, packed=True)}
+    return _head("KVCacheExperiment", experiment.metadata) | {"status": _short(dump(status, packed=True))}
 
 
 def experiment_body(experiment: KVCacheExperiment, namespace: str) -> Json:
@@ -147,8 +147,14 @@ def experiment_body(experiment: KVCacheExperiment, namespace: str) -> Json:
         "apiVersion": API_VERSION,
         "kind": "KVCacheExperiment",
         "metadata": metadata,
-        "spec": dump(spec, packed=True),
+        "spec": _short(dump(spec, packed=True)),
     }
+
+
+def _short(plain: Json) -> Json:
+    """Plain data without the empty mappings and lists, which `kubectl describe` would give a line each."""
+    kept = {key: _short(value) if isinstance(value, dict) else value for key, value in plain.items()}
+    return {key: value for key, value in kept.items() if value not in ({}, [])}
 
 
 def owner(policy: str, uid: str) -> Json:

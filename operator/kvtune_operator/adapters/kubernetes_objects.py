@@ -5,6 +5,7 @@ and the annotations that are commands, once carried out. Remembers only what sav
 happens; an experiment that was deleted in mid-run is read with its `deletion_timestamp` until it is released.
 """
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -44,6 +45,9 @@ log = logging.getLogger(__name__)
 
 WRITES_A_TICK = 10
 """At most this many old experiments are deleted, or given another owner, in one tick of a policy."""
+
+OBJECT_BYTES = 1 << 20
+"""etcd takes 1.5 MiB a request (its --max-request-bytes); no status of ours comes near."""
 
 Tell = Callable[[Stored, Event], Awaitable[None]]
 
@@ -181,6 +185,9 @@ class KubernetesObjects(Objects):
             await self._released(name, _finalizers(raw) if raw else ())
 
     async def _written(self, path: str, body: Json) -> Json:
+        size = len(json.dumps(body))
+        if size > OBJECT_BYTES:
+            raise Unavailable(f"{path}: {size} bytes are too large to be stored, at most {OBJECT_BYTES} are")
         try:
             return await self._kube.replace(path, body)
         except Absent as error:
