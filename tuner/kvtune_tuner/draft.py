@@ -42,6 +42,9 @@ class Draft:
     present: frozenset[str]
     """Names of all agents of the pool, whether they answered or not."""
 
+    recent: Mapping[str, WindowCounts | Missing] | None = None
+    """Every answering agent's window over the span of the SLIs, made once by `observed`."""
+
     events: tuple[Event, ...] = ()
     done: tuple[Command, ...] = ()
 

@@ -4,6 +4,7 @@ Pure. Sets conditions and SLIs in the draft; decides nothing about experiments.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kvtune_api.names import ConditionType, Reason
@@ -36,12 +37,15 @@ def observed(draft: Draft) -> Draft:
         draft,
         replace(draft.status, agents=len(draft.seen.agents), agents_ready=len(draft.reports)),
     )
+    draft = replace(draft, recent=recent_windows(draft))
     found = pool_window(draft)
     return _targets(_metrics(described(draft), found), found)
 
 
-def recent_windows(draft: Draft) -> dict[str, WindowCounts | Missing]:
+def recent_windows(draft: Draft) -> Mapping[str, WindowCounts | Missing]:
     """Every answering agent's window over the span of the SLIs."""
+    if draft.recent is not None:
+        return draft.recent
     newest = newest_moment(draft.seen.newest, now_s=draft.now_s, tick_s=draft.ticks)
     if newest is None:
         reason = next((m for m in draft.seen.newest.values() if isinstance(m, Missing)), None)
