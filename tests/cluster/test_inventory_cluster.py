@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,6 +30,7 @@ from tests.fakes.nodes_and_pods import Older
 from tests.fakes.samples import policy
 from tools.controlplane.access import Access, write_kubeconfig
 
+S = TypeVar("S")
 WAIT_SECONDS = 30.0
 
 
@@ -144,10 +145,10 @@ class Outdated:
         self._meanwhile: Callable[[], None] | None = meanwhile
         self.lists = 0
 
-    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
+    async def reduced(self, path: str, read: Callable[[Json], S]) -> tuple[tuple[S, ...], str]:
         """The real list."""
         self.lists += path.endswith("/pods")
-        return await self._kube.listed(path)
+        return await self._kube.reduced(path, read)
 
     def watch(self, path: str, *, resource_version: str, seconds: float) -> AsyncIterator[tuple[str, Json]]:
         """The real watch, but for the first of pods."""

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kvtune_api.errors import KvtuneError
 from kvtune_api.policy import KVCachePolicy
 
 Json = dict[str, Any]
+S = TypeVar("S")
 READY_SINCE = "2026-01-01T00:00:00Z"
 
 
@@ -97,7 +98,7 @@ class FakeLister:
         self.idle = asyncio.Event()
         """Set when the script is over."""
 
-    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
+    async def reduced(self, path: str, read: Callable[[Json], S]) -> tuple[tuple[S, ...], str]:
         """The next list of the script."""
         self.calls.append("list")
         if not self.lists:
@@ -105,7 +106,7 @@ class FakeLister:
         answer = self.lists.popleft()
         if isinstance(answer, KvtuneError):
             raise answer
-        return tuple(answer), f"list-{self.calls.count('list')}"
+        return tuple(map(read, answer)), f"list-{self.calls.count('list')}"
 
     async def watch(
         self, path: str, *, resource_version: str, seconds: float
@@ -140,12 +141,12 @@ class Cluster:
         for _ in range(10):
             await asyncio.sleep(0)
 
-    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
+    async def reduced(self, path: str, read: Callable[[Json], S]) -> tuple[tuple[S, ...], str]:
         """Nodes or pods."""
         found = self.nodes if path.endswith("/nodes") else self.pods
         if isinstance(found, KvtuneError):
             raise found
-        return tuple(found), "1"
+        return tuple(map(read, found)), "1"
 
     async def watch(
         self, path: str, *, resource_version: str, seconds: float

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kvtune_operator.adapters.kept import Json, Kept, Lister, Patience, Timer
+from kvtune_operator.adapters.kept import Json, Kept, Lister, Named, Patience, Timer
 from kvtune_operator.adapters.pod_records import NodeSeen, PodSeen, node_of, pod_of
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Named)
 NODES = "/api/v1/nodes"
 
 

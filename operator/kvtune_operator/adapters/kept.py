@@ -17,7 +17,18 @@ from kvtune_operator.adapters.kube_errors import Gone, NotAllowed, Overloaded
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
+
+class Named(Protocol):
+    """What every record has."""
+
+    @property
+    def name(self) -> str:
+        """Unique in its collection."""
+        ...
+
+
+R = TypeVar("R", bound=Named)
+S = TypeVar("S")
 Json = dict[str, Any]
 LONGEST_PAUSE_SECONDS = 30.0
 SHORTEST_WATCH_SECONDS = 1.0
@@ -30,8 +41,8 @@ RELIST_AFTER_FAILURES = 3
 class Lister(Protocol):
     """The part of `kube.Kube` that is used here."""
 
-    async def listed(self, path: str) -> tuple[tuple[Json, ...], str]:
-        """All items and the resource version to watch from."""
+    async def reduced(self, path: str, read: Callable[[Json], S]) -> tuple[tuple[S, ...], str]:
+        """What `read` makes of every item, and the resource version to watch from."""
         ...
 
     def watch(self, path: str, *, resource_version: str, seconds: float) -> AsyncIterator[tuple[str, Json]]:
@@ -144,8 +155,8 @@ class Kept(Generic[R]):
     async def _list(self) -> None:
         """Replace everything: what was deleted while nobody watched vanishes."""
         began = self._timer.monotonic()
-        items, self._version = await self._kube.listed(self._path)
-        self._records = {item["metadata"]["name"]: self._read(item) for item in items}
+        found, self._version = await self._kube.reduced(self._path, self._read)
+        self._records = {record.name: record for record in found}
         self._listed_at = self.synced_at = began
         self.trouble = self.forbidden = ""
         self._settled.set()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -24,6 +25,7 @@ from kvtune_operator.adapters.kube_credentials import configuration_of
 from kvtune_operator.adapters.kube_errors import Absent, Deed, Gone, Rejected, deed, failure
 
 Query = str | int | bool
+T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 JSON_PATCH = "application/json-patch+json"
@@ -106,13 +108,19 @@ class Kube:
 
     async def listed(self, path: str, **query: Query) -> tuple[tuple[Json, ...], str]:
         """All items of a collection and the resource version to watch from."""
-        asked = _Asked("list", "GET", path, {**query, "limit": LIST_PAGE})
+        return await self.reduced(path, lambda item: item, limit=LIST_PAGE, **query)
+
+    async def reduced(
+        self, path: str, read: Callable[[Json], T], *, limit: int = 100, **query: Query
+    ) -> tuple[tuple[T, ...], str]:
+        """As `listed`, but only what `read` makes of every item: at most `limit` whole ones at once."""
+        asked = _Asked("list", "GET", path, {**query, "limit": limit})
         for _ in range(LIST_ATTEMPTS - 1):
             try:
-                return await self._listed(asked)
+                return await self._reduced(asked, read)
             except Gone:
                 continue
-        return await self._listed(asked)
+        return await self._reduced(asked, read)
 
     async def watch(
         self, path: str, *, resource_version: str, seconds: float, **query: Query
@@ -150,13 +158,13 @@ class Kube:
             else:
                 return
 
-    async def _listed(self, asked: "_Asked") -> tuple[tuple[Json, ...], str]:
-        items: list[Json] = []
+    async def _reduced(self, asked: "_Asked", read: Callable[[Json], T]) -> tuple[tuple[T, ...], str]:
+        found: list[T] = []
         version = ""
         async for page in self._listing(asked):
-            items += page["items"] or ()
+            found += map(read, page["items"] or ())
             version = str(page["metadata"]["resourceVersion"])
-        return tuple(items), version
+        return tuple(found), version
 
     async def _listing(self, asked: "_Asked") -> AsyncIterator[Json]:
         onward = ""
