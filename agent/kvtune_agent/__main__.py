@@ -54,6 +54,8 @@ def _settings(chosen: argparse.Namespace) -> AgentSettings:
         origin=chosen.origin,
         speed=chosen.speed,
         keep_seconds=chosen.keep_seconds,
+        tls_cert_file=chosen.tls_cert_file,
+        tls_key_file=chosen.tls_key_file,
     )
 
 
@@ -72,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--origin", default=0.0, type=float, help="unix time at which a scaled clock starts")
     parser.add_argument("--speed", default=1.0, type=float, help="engine seconds in one wall second")
     parser.add_argument("--keep-seconds", default=None, type=float, help="how long counters are kept")
+    parser.add_argument(
+        "--tls-cert-file", default=None, type=Path, help="PEM chain: serve https (restart to renew)"
+    )
+    parser.add_argument("--tls-key-file", default=None, type=Path, help="PEM key of that certificate")
     return parser
 
 

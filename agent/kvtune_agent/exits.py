@@ -13,6 +13,10 @@ class StateUnavailable(Unavailable):
     """Say that the state directory or a file in it cannot be used."""
 
 
+class CertificateUnavailable(Unavailable):
+    """Say that the certificate or its key cannot be used."""
+
+
 class ExitCode(IntEnum):
     """How an agent process ended."""
 
@@ -22,6 +26,7 @@ class ExitCode(IntEnum):
     PORT = 3
     STATE_CORRUPT = 4
     STATE_DIR = 5
+    CERTIFICATE = 6
 
 
 def exit_code(error: KvtuneError) -> ExitCode:
@@ -35,5 +40,7 @@ def exit_code(error: KvtuneError) -> ExitCode:
             return ExitCode.STATE_CORRUPT
         case StateUnavailable():
             return ExitCode.STATE_DIR
+        case CertificateUnavailable():
+            return ExitCode.CERTIFICATE
         case _:
             return ExitCode.BUG

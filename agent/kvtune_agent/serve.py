@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import uvicorn
 from kvtune_agent.agent import open_agent, token_file
 from kvtune_agent.app import create_app
 from kvtune_agent.clock import WallClock
-from kvtune_agent.exits import PortUnavailable
+from kvtune_agent.exits import CertificateUnavailable, PortUnavailable
 from kvtune_agent.incumbent import write_atomically
 from kvtune_agent.settings import AgentSettings
 
@@ -28,15 +29,17 @@ PORT_FILE = "port"
 async def run_agent(settings: AgentSettings, *, listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `listening` gets the URL once connections are accepted.
 
-    The port in use is in `state_dir/port`. Raises what `open_agent` raises, and `PortUnavailable`.
+    The port in use is in `state_dir/port`. Raises what `open_agent` raises, `PortUnavailable`, and
+    `CertificateUnavailable`.
     """
+    tls = tls_context(settings)
     agent = open_agent(settings, WallClock(origin=settings.origin, speed=settings.speed))
     try:
         with bound_socket(settings) as sock:
             port = sock.getsockname()[1]
             write_atomically(settings.state_dir / PORT_FILE, f"{port}\n")
-            url = _url(settings.host, port)
-            server = _Server(_config(create_app(agent, token_file(settings))))
+            url = _url("https" if tls else "http", settings.host, port)
+            server = _Server(_config(create_app(agent, token_file(settings)), tls))
             if listening is not None:
                 server.when_started = partial(listening, url)
             with _stopping(server):
@@ -61,7 +64,26 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: object) -> uvicorn.Config:
+def tls_context(settings: AgentSettings) -> ssl.SSLContext | None:
+    """The certificate to serve with, None for plain http. Raises `CertificateUnavailable`."""
+    if settings.tls_cert_file is None or settings.tls_key_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, password=_no_password)
+    except (OSError, ValueError) as error:
+        files = f"{settings.tls_cert_file} with key {settings.tls_key_file}"
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise CertificateUnavailable(f"certificate {files} cannot be used: {why}") from error
+    return context
+
+
+def _no_password() -> str:
+    """Refuse a key with a password, for which OpenSSL would ask at the terminal."""
+    raise ValueError("the key is encrypted; give one without a password")
+
+
+def _config(app: object, tls: ssl.SSLContext | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # FastAPI, which create_app returns, is an ASGI application
         log_config=None,
@@ -71,6 +93,7 @@ def _config(app: object) -> uvicorn.Config:
         ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
 
 
@@ -115,5 +138,5 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -24,7 +24,8 @@ class AgentSettings:
 
     `config` is what the engine starts with; it is the incumbent until another one is pushed. `origin` (unix
     seconds) and `speed` make the engine's clock. `keep_seconds` (engine seconds) is how long counters are
-    kept for `report?at=`. Port 0 lets the system choose."""
+    kept for `report?at=`. Port 0 lets the system choose. With `tls_cert_file` (a chain) and
+    `tls_key_file`, both PEM, it serves https; they are read at the start, so renewed ones need a restart."""
 
     name: str
     config: CacheConfig
@@ -37,10 +38,12 @@ class AgentSettings:
     origin: float = 0.0
     speed: float = 1.0
     keep_seconds: float | None = None
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no agent can run with."""
-        found = [problem for problem in (self._name(), self._port(), self._engine()) if problem]
+        found = [problem for problem in (self._name(), self._port(), self._engine(), self._tls()) if problem]
         found += self._numbers()
         if found:
             raise SpecError(*found)
@@ -64,6 +67,14 @@ class AgentSettings:
         if self.engine in ENGINES:
             return None
         return Problem("engine", f"{self.engine!r} is not one of {', '.join(ENGINES)}")
+
+    def _tls(self) -> Problem | None:
+        if (self.tls_cert_file is None) is (self.tls_key_file is None):
+            return None
+        given, lacking = (
+            ("tlsKeyFile", "tlsCertFile") if self.tls_cert_file is None else ("tlsCertFile", "tlsKeyFile")
+        )
+        return Problem(lacking, f"is required with {given}")
 
     def _numbers(self) -> list[Problem]:
         found = []

@@ -27,6 +27,12 @@ def agent(
     keep_seconds: Annotated[
         float | None, typer.Option("--keep-seconds", help="Engine seconds for which counters are kept.")
     ] = None,
+    tls_cert_file: Annotated[
+        Path | None, typer.Option("--tls-cert-file", help="PEM chain: serve https. Restart to renew it.")
+    ] = None,
+    tls_key_file: Annotated[
+        Path | None, typer.Option("--tls-key-file", help="PEM key of that certificate.")
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run one cache agent (replay engine) until SIGTERM or Ctrl-C.
@@ -51,6 +57,8 @@ def agent(
         origin=origin,
         speed=speed,
         keep_seconds=keep_seconds,
+        tls_cert_file=tls_cert_file,
+        tls_key_file=tls_key_file,
     )
     log_to_stderr(log_level)
     asyncio.run(run_agent(settings, listening=lambda url: say(f"kvtune agent {name} listens on {url}")))
