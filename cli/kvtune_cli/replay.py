@@ -1,27 +1,32 @@
 """`kvtune replay`: recompute every verdict of a ledger offline, and name each difference."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtune_api.errors import Corrupt
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.output import say, say_json
 
 if TYPE_CHECKING:
     from kvtune_api.experiment import KVCacheExperiment
 
+STDIN = Path("-")
+_HELP = (
+    "Files of experiments (also of kubectl get kvx -o json|yaml), state directories, or - for standard input."
+)
+
 
 def replay(
-    ledgers: Annotated[
-        list[Path], typer.Argument(help="Files of experiments, or state directories.", metavar="LEDGER...")
-    ],
+    ledgers: Annotated[list[Path], typer.Argument(help=_HELP, metavar="LEDGER...")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Recompute the verdicts from the ledgers' counters; exit 1 on any difference.
 
-    Example: kvtune replay .kvtune
+    Examples: kvtune replay .kvtune, or: kubectl get kvx chat-1 -o json | kvtune replay -
     """
     from kvtune_tuner.replay import replay as replayed
 
@@ -59,17 +64,28 @@ def _summary(verdicts: int, differences: int, experiments: int) -> str:
 
 
 def _experiments(ledgers: list[Path]) -> Iterator[tuple[Path, "KVCacheExperiment"]]:
-    from kvtune_api.experiment import KVCacheExperiment
-    from kvtune_operator.storage import read
+    from kvtune_operator.ledgers import experiments_in, read_experiments
 
     for path in _files(ledgers):
-        experiment = read(KVCacheExperiment, path)
-        if experiment is not None:
-            yield path, experiment
+        found = experiments_in(_input(), "standard input") if path == STDIN else read_experiments(path)
+        yield from ((path, experiment) for experiment in found)
+
+
+def _input() -> str:
+    from kvtune_operator.ledgers import SIZE_LIMIT
+
+    data = sys.stdin.buffer.read(SIZE_LIMIT + 1)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"standard input: not UTF-8 text at byte {error.start}") from error
 
 
 def _files(ledgers: list[Path]) -> Iterator[Path]:
     for ledger in ledgers:
+        if ledger == STDIN:
+            yield ledger
+            continue
         if not ledger.exists():
             raise typer.BadParameter(f"{ledger}: there is no such file or directory")
         if not ledger.is_dir():

@@ -1,14 +1,18 @@
 """The kvtune command as a process: exit codes, signals, and what it does not import."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kvtune_api.codec import dump
 from kvtune_cli.exits import ExitCode
+from tests.fakes.samples import experiment
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KVTUNE = (sys.executable, "-m", "kvtune_cli")
@@ -124,3 +128,17 @@ def start_up(state: Path) -> "subprocess.Popen[str]":
         text=True,
         start_new_session=True,
     )
+
+
+def test_a_replay_reads_what_kubectl_prints_from_standard_input() -> None:
+    sample = experiment(rows=0)
+    printed = dump(replace(sample, status=replace(sample.status, decisions=())), packed=True)
+    printed["metadata"] |= {"uid": "uid-1", "ownerReferences": [{"name": "chat"}]}
+    text = json.dumps({"kind": "List", "items": [printed]})
+
+    done = subprocess.run(
+        [*KVTUNE, "replay", "-"], input=text, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert done.stdout == "-: chat-1: no test block was measured\n0 verdicts equal\n"
