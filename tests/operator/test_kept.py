@@ -202,13 +202,25 @@ async def test_a_right_that_is_lacking_is_told_at_once_until_it_is_given(world: 
 
 
 async def test_a_right_to_watch_that_is_lacking_shows_when_the_list_is_too_old(world: World) -> None:
-    world.server.lists.extend([[pod("a")], NotAllowed("may not list pods"), NotAllowed("may not list pods")])
-    world.server.watches.extend([Watched(lasts=0.0, error=NotAllowed("may not watch pods"))] * 3)
+    world.server.lists.append([pod("a")])
+    world.server.watches.extend([Watched(lasts=0.0, error=NotAllowed("may not watch pods"))] * 30)
 
     async with world.running():
-        world.hours.seconds += 100
-        with pytest.raises(Unavailable, match=r"last heard of \d+ s ago: may not list pods"):
+        with pytest.raises(NotAllowed, match=r"^may not watch pods$"):
             await world.kept.records()
+
+    assert world.hours.seconds > 1000 + Patience().relist_seconds
+    assert world.server.calls.count("list") == 1
+
+
+async def test_a_right_to_watch_that_is_given_again_works_at_once(world: World) -> None:
+    world.server.lists.append([pod("a")])
+    world.server.watches.extend([Watched(lasts=0.0, error=NotAllowed("may not watch pods"))] * 9)
+    world.server.watches.append(Watched(changes=[("ADDED", pod("b"))]))
+
+    async with world.running():
+        assert await world.names() == ["a", "b"]
+        assert world.kept.forbidden == ""
 
 
 async def test_an_answer_that_is_no_pod_is_a_failure_and_not_the_end(world: World) -> None:

@@ -46,10 +46,12 @@ class Inventory:
         """Keep the pods of a namespace, and the nodes; several users share what is kept."""
         path = f"/api/v1/namespaces/{namespace}/pods"
         pods = self._pods.setdefault(namespace, self._shared(path, pod_of))
-        async with self._nodes.used() as nodes, pods.used() as kept:
-            yield View(namespace=namespace, pods=kept, nodes=nodes)
-        if not pods.users:
-            self._pods.pop(namespace, None)
+        try:
+            async with self._nodes.used() as nodes, pods.used() as kept:
+                yield View(namespace=namespace, pods=kept, nodes=nodes)
+        finally:
+            if not pods.users:
+                self._pods.pop(namespace, None)
 
     def _shared(self, path: str, read: Callable[[Json], R]) -> "_Shared[R]":
         return _Shared(lambda: Kept(self._kube, path, read, self._timer, self._patience))

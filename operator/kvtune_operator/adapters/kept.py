@@ -103,7 +103,7 @@ class Kept(Generic[R]):
     async def records(self) -> Mapping[str, R]:
         """What is kept; raise `Unavailable` when it was never read or is too old.
 
-        Raises `NotAllowed` where it could never be read for want of a right. Not to be held over an await.
+        Raises `NotAllowed` where that is for want of a right. Not to be held over an await.
         """
         if not self._settled.is_set():
             try:
@@ -114,6 +114,8 @@ class Kept(Generic[R]):
         if self.synced_at is None:
             raise NotAllowed(self.forbidden or self.trouble)
         age = self._timer.monotonic() - self.synced_at
+        if age > self._patience.stale_seconds and self.forbidden:
+            raise NotAllowed(self.forbidden)
         if age > self._patience.stale_seconds:
             why = self.trouble or "no answer"
             raise Unavailable(f"{self._path}: last heard of {age:.0f} s ago: {why}")
@@ -142,7 +144,7 @@ class Kept(Generic[R]):
             self._listed_at = None
             self._failures += 1
             return self._pause() if self._failures > 1 else 0.0
-        except (KvtuneError, LookupError, TypeError, ValueError) as error:
+        except (KvtuneError, AttributeError, LookupError, TypeError, ValueError) as error:
             return self._failed(error)
         if self._timer.monotonic() - began < SHORTEST_WATCH_SECONDS:
             return self._failed(Unavailable(f"watch {self._path}: ended at once"))
@@ -150,7 +152,10 @@ class Kept(Generic[R]):
         return 0.0
 
     def _due(self, now: float) -> bool:
-        return self._listed_at is None or now - self._listed_at > self._patience.relist_seconds
+        """Whether to list: not where only the right to watch is lacking, for that must show."""
+        if self._listed_at is None:
+            return True
+        return not self.forbidden and now - self._listed_at > self._patience.relist_seconds
 
     async def _list(self) -> None:
         """Replace everything: what was deleted while nobody watched vanishes."""
@@ -189,7 +194,7 @@ class Kept(Generic[R]):
         if self.forbidden:
             self._settled.set()
         self._failures += 1
-        if self._failures >= RELIST_AFTER_FAILURES:
+        if self._failures >= RELIST_AFTER_FAILURES and not self.forbidden:
             self._listed_at = None
         asked = error.retry_after_seconds if isinstance(error, Overloaded) else None
         return max(self._pause(), asked or 0.0)
