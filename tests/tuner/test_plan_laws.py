@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from kvtune_api import codec
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.knobs import Knob, point
-from kvtune_api.names import Phase
+from kvtune_api.names import Phase, Reason
 from kvtune_api.policy import Mode
 from kvtune_api.status import PolicyStatus
 from kvtune_api.units import Duration
 from kvtune_api.wire import Report, Role
-from kvtune_tuner.model import Plan, Seen, Verb
+from kvtune_tuner.model import Hold, Limits, Plan, PoolSeen, Seen, Verb
 from kvtune_tuner.phases import EXPOSED, RESTING
 from kvtune_tuner.plan import plan
 from kvtune_tuner.replay import replay
@@ -162,6 +162,60 @@ def _killed_for_long(run: Loop, name: str) -> None:
     run.away(100.0)
 
 
+def _leaving(run: Loop, name: str, why: str) -> None:
+    run.pods = replace(run.pods, leaving={**run.pods.leaving, name: why})
+
+
+def _drained(run: Loop, name: str) -> None:
+    _leaving(run, name, "node node-1 is cordoned")
+
+
+def _unready(run: Loop, name: str) -> None:
+    _leaving(run, name, "its pod is not ready")
+    run.pool.agents[name].down = True
+
+
+def _replaced(run: Loop, name: str) -> None:
+    """A rollout has replaced one agent by a pod of another name."""
+    _joins(run, name)
+    _leaves(run, name)
+    if name in run.pool.agents:
+        _leaving(run, name, "rollout of daemonset/agent")
+
+
+def _contested(run: Loop, name: str) -> None:
+    run.pods = replace(run.pods, contested={"agent-of-another": "older"})
+
+
+def _no_pods(run: Loop, name: str) -> None:
+    run.pods = replace(run.pods, reason=Reason.PODS_NOT_READY, message="2 of 6 pods are ready")
+
+
+def _no_start(run: Loop, name: str) -> None:
+    run.limits = Limits(no_start=Hold(reason=Reason.CAPPED, message="10 experiments run already"))
+
+
+def _frozen(run: Loop, name: str) -> None:
+    hold = Hold(reason=Reason.FROZEN, message="freeze window weekend")
+    run.limits = Limits(no_start=hold, no_experiment=hold)
+
+
+def _capped(run: Loop, name: str) -> None:
+    run.limits = Limits(exposed_share=0.2)
+
+
+def _invalid(run: Loop, name: str) -> None:
+    if run.status.experiment is not None:  # else the shell does not plan at all
+        run.invalid = "spec.knobs: at least one knob is needed"
+
+
+def _experiment_deleted(run: Loop, name: str) -> None:
+    found = run.experiments.get(run.status.experiment or "")
+    if found is not None:
+        gone = replace(found.metadata, deletion_timestamp="2030-01-01T00:10:00Z")
+        run.experiments[found.metadata.name] = replace(found, metadata=gone)
+
+
 def _half_written(run: Loop, name: str) -> None:
     decided = plan(run.seen())
     if decided.experiment is not None:
@@ -171,7 +225,8 @@ def _half_written(run: Loop, name: str) -> None:
 FAULTS: tuple[Fault, ...] = (
     _down, _slow, _nan, _missing, _refuses, _shrugs, _lacks, _restarts, _leaves, _joins, _upgraded, _silent,
     _busy, _errors, _harmful, _aborts, _pauses, _resumes, _approves, _tries, _edits, _observes, _forgets,
-    _killed, _killed_for_long, _half_written,
+    _killed, _killed_for_long, _half_written, _drained, _unready, _replaced, _contested, _no_pods, _no_start,
+    _frozen, _capped, _invalid, _experiment_deleted,
 )  # fmt: skip
 
 
@@ -200,6 +255,7 @@ LAWS = settings(
 
 def heal(run: Loop) -> None:
     """Let all faults stop."""
+    run.pods, run.limits, run.invalid = PoolSeen(), Limits(), ""
     for agent in run.pool.agents.values():
         agent.down = agent.slow = agent.nan = agent.refuses_token = agent.shrug = False
         agent.missing, agent.version = None, None
