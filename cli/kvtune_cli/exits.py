@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "done",
-    ExitCode.DIFFERENT: "replay found a difference",
+    ExitCode.DIFFERENT: "replay found a difference, or an operator lost its lease",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.INVALID: "a policy or a setting is invalid (every problem is printed)",
     ExitCode.UNAVAILABLE: "a disk, a file (also -f), a port or a control plane is not there",

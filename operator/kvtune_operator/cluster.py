@@ -156,7 +156,10 @@ class _Replica:
                 telemetry=self._telemetry,
                 login=self._login,
             )
-            return await leader.run(self._stop)
+            try:
+                return await leader.run(self._stop)
+            finally:
+                await parts.close()
 
     async def _login(self) -> Login:
         found = await configuration_of(self._settings.kubeconfig)

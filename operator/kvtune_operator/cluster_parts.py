@@ -8,17 +8,14 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain
 
-from kvtune_api.errors import Problem, SpecError, Unavailable
+from kvtune_api.errors import Unavailable
 from kvtune_api.names import POLICIES, Reason
 from kvtune_api.operator_config import AgentAccess, OperatorConfig
 from kvtune_api.policy import KVCachePolicy
-from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agent_token import SecretToken
-from kvtune_operator.adapters.credentials import Provider, SecretCredentials, no_credentials
 from kvtune_operator.adapters.fetch import Fetcher, Trust, trusting
 from kvtune_operator.adapters.inventory import Inventory
 from kvtune_operator.adapters.kept import Timer
@@ -28,8 +25,8 @@ from kvtune_operator.adapters.kubernetes_events import KubernetesEvents
 from kvtune_operator.adapters.kubernetes_forms import UnreadableStatus, collection, policy_in
 from kvtune_operator.adapters.kubernetes_objects import KubernetesObjects
 from kvtune_operator.adapters.pods import PodAgents
-from kvtune_operator.adapters.prometheus import PrometheusMetrics
 from kvtune_operator.adapters.scrape import ScrapeMetrics
+from kvtune_operator.adapters.source_adapters import SourceAdapters
 from kvtune_operator.admitted import AdmittedObjects
 from kvtune_operator.clock import WallClock
 from kvtune_operator.cluster_settings import ClusterSettings
@@ -38,9 +35,9 @@ from kvtune_operator.handlers import mark_of
 from kvtune_operator.house import ClusterHouse, Key, Rules
 from kvtune_operator.observed import ObservedAgents, ObservedMetrics, ObservedObjects, Pulse
 from kvtune_operator.policy_tasks import Mark
-from kvtune_operator.ports import Clock, Metrics, Profiles, Sources, Stored
+from kvtune_operator.ports import Clock, Sources, Stored
 from kvtune_operator.reconcile import Reconciler
-from kvtune_operator.sources import Place, SourcesOf
+from kvtune_operator.sources import SourcesOf
 from kvtune_tuner.model import Event, EventType
 
 log = logging.getLogger(__name__)
@@ -89,8 +86,19 @@ class Parts:
         self.house = ClusterHouse(rules, self._sources, where=where)
         self._inventory = Inventory(kube, Timer(monotonic=clock.monotonic, sleep=clock.sleep))
         self._events = KubernetesEvents(kube, COMPONENT)
+        self._adapters = SourceAdapters(
+            label_of=_itself,
+            now=clock.now,
+            monotonic=clock.monotonic,
+            secrets=kube,
+            operator_namespace=settings.namespace,
+        )
         self._sources_of: dict[Key, SourcesOf] = {}
         self._tokens: dict[str, SecretToken] = {}
+
+    async def close(self) -> None:
+        """Close what sources share."""
+        await self._adapters.close()
 
     async def policies(self) -> tuple[Listed, ...]:
         """All policies that are served. Raises `Unavailable`, saying so where the CRDs are missing."""
@@ -136,7 +144,7 @@ class Parts:
         async with self._agents(namespace, clock) as agents:
             scrape = ScrapeMetrics(self._fetcher, address_of=agents.address_of)
             self._sources_of[key] = SourcesOf(
-                scrape=scrape, prometheus=self._prometheus, pyroscope=self._pyroscope
+                scrape=scrape, prometheus=self._adapters.prometheus, pyroscope=self._adapters.pyroscope
             )
             try:
                 yield Reconciler(
@@ -184,32 +192,6 @@ class Parts:
         key = (policy.metadata.namespace or "", policy.metadata.name)
         found = self._sources_of[key].sources(policy, config.prometheus, config.pyroscope)
         return Sources(metrics=ObservedMetrics(found.metrics, self._telemetry), profiles=found.profiles)
-
-    def _prometheus(self, source: PrometheusSource, place: Place) -> Metrics:
-        return PrometheusMetrics(
-            source,
-            _itself,
-            place.namespace,
-            self._credentials(source, place, "prometheus"),
-            self._now,
-            monotonic=self._clock.monotonic,
-        )
-
-    def _pyroscope(self, source: PyroscopeSource, place: Place) -> Profiles:
-        raise SpecError(Problem("spec.metrics.pyroscope", "is not available yet"))
-
-    def _credentials(self, source: PrometheusSource | PyroscopeSource, place: Place, kind: str) -> Provider:
-        if source.secret is None:
-            return no_credentials
-        own = place.secret_of_policy
-        namespace = place.namespace if own and place.namespace else self._settings.namespace
-        field = f"spec.metrics.{kind}.secret" if own else f"{self._settings.config_map}: {kind}.secret"
-        return SecretCredentials(
-            self._kube, namespace, source.secret.name, field=field, monotonic=self._clock.monotonic
-        )
-
-    def _now(self) -> datetime:
-        return self._clock.now()
 
 
 class TrustOf:

@@ -121,7 +121,7 @@ def settings() -> kopf.OperatorSettings:
     found.networking.connect_timeout = 10.0
     found.networking.error_backoffs = (1.0, 2.0)
     found.watching.connect_timeout = 10.0
-    found.watching.server_timeout = 240.0
+    found.watching.server_timeout = 240  # a whole number: the API server refuses 240.0
     return found
 
 

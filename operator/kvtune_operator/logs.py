@@ -43,10 +43,22 @@ def log_to_stderr(level: str, *, style: str) -> None:
     """Send our lines of this level and above to stderr, as `json` or `text`; libraries only warn."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.addFilter(_plain)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kvtune_operator").setLevel(level.upper())
+
+
+def _plain(record: logging.LogRecord) -> bool:
+    """Take tracebacks off kopf's lines: what it meets is the API server's answer, which its text tells.
+
+    That it leaves signals alone is meant so, and not worth a line.
+    """
+    if record.name.split(".")[0] != "kopf":
+        return True
+    record.exc_info = record.exc_text = None
+    return not record.getMessage().startswith("OS signals are ignored")
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:
