@@ -27,7 +27,7 @@ from tools.controlplane.crds import apply_crds
 from tools.controlplane.errors import ControlPlaneError, NotStarted
 from tools.controlplane.plane import ControlPlane
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 FIRST_USER_SECONDS = 30.0
 """How long a keeper waits for its first user, who started it."""
 
