@@ -25,6 +25,7 @@ from kvtune_operator.adapters.kube_errors import Terminating
 from kvtune_operator.adapters.kubernetes_events import KubernetesEvents
 from kvtune_operator.adapters.kubernetes_forms import collection, experiment_path, owner, policy_path
 from kvtune_operator.adapters.kubernetes_objects import WRITES_A_TICK, KubernetesObjects
+from kvtune_operator.adapters.kubernetes_orphans import free_orphans
 from kvtune_operator.ports import Stored
 from kvtune_tuner.model import Event, EventType, Verb
 from tests.cluster.fixtures import Kubectl
@@ -233,6 +234,19 @@ async def test_experiments_of_a_policy_that_somebody_freed_by_force_are_freed_to
     assert await objects.policy("chat") is None
 
     assert finalizers(await kube.get(experiment_path(namespace, "chat-1"))) == []
+
+
+async def test_a_process_that_starts_frees_experiments_whose_policy_is_gone(
+    kube: Kube, namespace: str, objects: KubernetesObjects
+) -> None:
+    policy = await made(kube, namespace, retention="Orphan")
+    await objects.put_experiment(of(policy))
+    assert await free_orphans(kube, namespace) == (), "its policy is there"
+    await kube.delete(policy_path(namespace, "chat"))
+
+    assert await free_orphans(kube, namespace) == (f"{namespace}/chat-1",)
+    assert finalizers(await kube.get(experiment_path(namespace, "chat-1"))) == []
+    assert await free_orphans(kube, namespace) == ()
 
 
 async def test_a_writer_killed_between_experiment_and_status_is_no_obstacle(

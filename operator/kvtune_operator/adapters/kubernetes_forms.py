@@ -60,6 +60,13 @@ def collection(namespace: str, plural: str) -> str:
     return f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{plural}"
 
 
+def experiments_path(namespace: str | None) -> str:
+    """Path of the experiments of a namespace, or of all."""
+    return (
+        f"/apis/{GROUP}/{VERSION}/{EXPERIMENTS}" if namespace is None else collection(namespace, EXPERIMENTS)
+    )
+
+
 def policy_path(namespace: str, name: str) -> str:
     """Path of a policy."""
     return f"{collection(namespace, POLICIES)}/{name}"
