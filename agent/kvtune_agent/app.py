@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -132,9 +132,9 @@ def _add_health(app: FastAPI, agent: Agent) -> None:
     registry = registry_of(agent)
 
     @app.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
-    async def get_metrics(accept: Annotated[str, Header()] = "") -> Response:
-        encode, content_type = choose_encoder(accept)
-        return Response(encode(registry), headers={"content-type": content_type})
+    async def get_metrics() -> Response:
+        # Never as OpenMetrics: prometheus_client 0.26 then writes `_` for the `:` in the names of samples.
+        return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
     @app.get("/healthz", summary="Whether the process answers")
     async def get_health() -> JSONResponse:
