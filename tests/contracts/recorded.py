@@ -43,7 +43,7 @@ class Recording:
         text = folder.parent / "samples.txt"
         text.write_text("\n".join([*sorted(self.lines, key=_series), "# EOF"]) + "\n")
         promtool = program("promtool")
-        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder), "-q"]
+        command = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder), "-q"]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 

@@ -45,6 +45,11 @@ def _record(to: Recording) -> None:
         to.scrape(at, {"namespace": "nan", "pod": "chat-1"}, {**agent_values(to.base, at), **nan})
         if at < 300:
             to.scrape(at, {"namespace": "gone", "pod": "chat-1"}, agent_values(to.base, at))
+        spelled = {
+            (name.replace(":", "_"), labels): value
+            for (name, labels), value in agent_values(to.base, at).items()
+        }
+        to.scrape(at, {"namespace": "spelled", "pod": "chat-1"}, spelled)
         to.scrape(at, {"namespace": "v1", "pod": "vllm-0"}, _vllm(at, new=True))
         to.scrape(at, {"namespace": "v0", "pod": "vllm-0"}, _vllm(at, new=False))
 
@@ -254,6 +259,12 @@ async def test_another_namespace_is_not_seen(recorded: Recorded) -> None:
     found = await newest(recorded.metrics("elsewhere", at=1000.0), "chat-1")
 
     assert missing(found["chat-1"]).reason is MissingReason.NO_DATA
+
+
+async def test_names_that_were_spelled_with_an_underscore_are_the_same(recorded: Recorded) -> None:
+    good, spelled = recorded.metrics("good", at=1000.0), recorded.metrics("spelled", at=1000.0)
+
+    assert await newest(good, "chat-1") == await newest(spelled, "chat-1")
 
 
 async def test_vllm_v1_is_summed_over_engines_and_endings(recorded: Recorded) -> None:

@@ -47,7 +47,17 @@ class Table:
             found += [f"{self.ttft}_bucket", f"{self.ttft}_sum"]
         if "started_at" in fields:
             found.append(self.started_at)
-        return tuple(sorted({*found, *([self.at] if self.at else [])}))
+        found += [self.at] if self.at else []
+        return tuple(sorted({*found, *(name.replace(":", "_") for name in found)}))
+
+
+def spelled(name: str) -> str:
+    """A metric's name as the engine writes it.
+
+    Python's prometheus_client (seen with 0.26) gives vLLM's names with `_` for `:` where OpenMetrics is asked
+    for, as Prometheus does.
+    """
+    return name.replace("vllm_", "vllm:", 1) if name.startswith("vllm_") else name
 
 
 def _total(metric: Metric) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from kvtune_api.codec import parse
 from kvtune_api.errors import SpecError
 from kvtune_api.wire import Counters, Histogram
-from kvtune_operator.adapters.presets import Table
+from kvtune_operator.adapters.presets import Table, spelled
 from kvtune_operator.adapters.prometheus_http import Series
 from kvtune_tuner.sli import Missing, MissingReason
 
@@ -75,7 +75,7 @@ def found(series: Iterable[Series], shape: Shape, table: Table) -> dict[str, Fou
             continue
         pod = labels.get(shape.pod_label, "")
         replica = labels.get(shape.replica_label, "") if shape.replica_label else ""
-        kind = (replica, labels.get("__name__", ""), labels.get("le", ""))
+        kind = (replica, spelled(labels.get("__name__", "")), labels.get("le", ""))
         pods[pod][kind].append(_run(labels, values, shape))
     return {pod: _of_pod(pod, kinds, table) for pod, kinds in pods.items()}
 
