@@ -67,13 +67,22 @@ class ExperimentCondition:
     """One aspect of an experiment's state, as Kubernetes writes conditions."""
 
     type: ExperimentConditionType
+    """What it is about."""
+
     status: Truth
+    """Whether it holds."""
+
     reason: Annotated[str, Field(max_length=64)]
     """A phase, an outcome's reason, or Undecided."""
 
     message: Annotated[str, Field(max_length=1024)]
+    """What is so, with numbers."""
+
     last_transition_time: datetime
+    """Since when the status is what it is."""
+
     observed_generation: int = 0
+    """The generation of the experiment that it speaks of."""
 
 
 @frozen

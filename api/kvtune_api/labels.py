@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from kvtune_api.codec import user_written
 from kvtune_api.rules import Form, Rule
+from kvtune_api.scalars import NO_NULLS
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -47,6 +48,7 @@ Labels = Annotated[
         message=f'"\'" + self.filter(name, {_REFUSED})[0] + '
         "\"' is not a label's name such as app or example.com/app\"",
     ),
+    NO_NULLS,
 ]
 """Label names and the values that they must have."""
 

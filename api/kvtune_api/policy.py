@@ -29,7 +29,7 @@ AgentAddress = Annotated[
     Field(max_length=253),
     Form(
         pattern=r"^https?://[A-Za-z0-9.:_\[\]-]+/?$",
-        words="an address of an agent such as http://10.0.0.7:9402",
+        words="an address of an agent such as http://10.0.0.7:9000",
     ),
 ]
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from kvtune_api.codec import user_written
 from kvtune_api.metadata import Name
 from kvtune_api.rules import Form, Rule, quoted
+from kvtune_api.scalars import NO_NULLS
 from kvtune_api.units import Duration, PositiveDuration
 
 Address = Annotated[
@@ -47,6 +48,7 @@ Matchers = Annotated[
         message=f'"\'" + self.filter(name, {_STRANGE})[0] + '
         f'"\' is not {LABEL_WORDS} (at most {LABEL_MAX_LENGTH} characters)"',
     ),
+    NO_NULLS,
 ]
 """Label values that every series or profile must have."""
 

@@ -12,19 +12,26 @@ from kvtune_cli.output import one_line, problem_data, say, say_json
 def validate(
     file: Annotated[Path, typer.Option("--file", "-f", help="Policy in YAML or JSON.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    standalone: Annotated[
+        bool,
+        typer.Option("--standalone", help="Allow what `kvtune up` accepts and a cluster refuses: addresses."),
+    ] = False,
 ) -> None:
-    """Check a policy: every problem with line, path, value and limit.
+    """Check a policy as a cluster does: every problem with line, path, value and limit.
 
     Example: kvtune validate -f examples/chat.yaml
     """
     from kvtune_api.errors import Problem, SpecError
+    from kvtune_api.policy import cluster_problems
     from kvtune_cli.policies import policy_of
     from kvtune_operator.advice import advice
 
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     try:
-        warnings = advice(policy_of(file))
+        policy = policy_of(file)
+        warnings = advice(policy)
+        problems = () if standalone else cluster_problems(policy)
     except SpecError as error:
         problems = error.problems
     if as_json:

@@ -141,6 +141,16 @@ def test_an_invalid_policy_is_told_in_one_line_for_each_problem(capsys: Capture)
     assert "  line 9: spec.targets.ttft.quantile: 1.5: input should be less than 1" in lines
 
 
+def test_addresses_are_for_a_standalone_control_plane_alone(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    selector = 'spec:\n  selector: {addresses: ["http://127.0.0.1:9000"]}\n'
+    path.write_text((EXAMPLES / "chat.yaml").read_text().replace("spec:\n", selector, 1))
+
+    assert kvtune("validate", "-f", path) == ExitCode.INVALID
+    assert "spec.selector: addresses: 1 set: not in a cluster" in capsys.readouterr().out
+    assert kvtune("validate", "-f", path, "--standalone") == ExitCode.OK
+
+
 def test_problems_and_warnings_as_json(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text((EXAMPLES / "chat.yaml").read_text().replace("limit: 250ms", "limit: 300ms"))

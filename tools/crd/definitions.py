@@ -211,10 +211,9 @@ def open_status(schema: Mapping[str, Any]) -> Schema:
     made: Schema = {}
     for key, value in schema.items():
         match key:
-            case "enum":
-                known = ", ".join(str(choice) for choice in value)
-                made["description"] = f"{made.get('description', '')} One of: {known}.".strip()
-            case "default" | "pattern" | "required":
+            case "description" if "enum" in schema:
+                made[key] = f"{value} One of: {', '.join(map(str, schema['enum']))}."
+            case "enum" | "default" | "pattern" | "required":
                 continue
             case _ if key == RULES_KEY or key.startswith(("minimum", "maximum", "exclusive")):
                 continue
