@@ -138,15 +138,27 @@ class PolicyTasks:
                 except Exception as error:  # a bug in one policy's step must not end the others
                     log.exception("step failed by a bug", extra={"namespace": key[0], "policy": key[1]})
                     await self.hooks.crashed(key, error)
+                    await self._pause(held, BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
                     if self._closed:
                         return
-                    await self.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
                     failures += 1
                     continue
                 self._note_end(key, held, end)
                 return
         finally:
             del self._running[key]
+
+    async def _pause(self, held: _Running, seconds: float) -> None:
+        """Wait after a bug; a change of the policy, and the end of all, cut it short."""
+        woken = asyncio.ensure_future(held.waker.wait())
+        slept = asyncio.ensure_future(self.sleep(seconds))
+        try:
+            await asyncio.wait((woken, slept), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            slept.cancel()
+            await asyncio.gather(woken, slept, return_exceptions=True)
+        held.waker.clear()
 
     def _note_end(self, key: Key, held: _Running, end: RunEnd) -> None:
         log.info("policy left", extra={"namespace": key[0], "policy": key[1], "end": end.value})

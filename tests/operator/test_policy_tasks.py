@@ -48,7 +48,7 @@ class World:
 
 
 async def settled() -> None:
-    for _ in range(20):
+    for _ in range(60):
         await asyncio.sleep(0)
 
 
@@ -141,6 +141,22 @@ async def test_a_bug_in_one_policy_is_told_and_tried_again_while_others_live(
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
     assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError
     await world.tasks.cancel()
+
+
+async def test_the_end_of_all_does_not_wait_for_a_back_off(world: World) -> None:
+    forever = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await forever.wait()
+
+    world.tasks.sleep = sleep
+    world.ends[A] = ZeroDivisionError("division by zero")
+    world.tasks.seen(A, FIRST)
+    await settled()
+    await world.tasks.finish()
+
+    assert world.steps == {A: 1}
+    assert world.tasks.keys == ()
 
 
 async def test_being_fenced_is_told_to_the_process(world: World) -> None:
