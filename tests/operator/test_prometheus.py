@@ -61,7 +61,7 @@ async def trouble(metrics: PrometheusMetrics) -> str:
     return message
 
 
-def matrix(values: list[list[Any]], **labels: str) -> bytes:
+def matrix(values: list[Any], **labels: str) -> bytes:
     series = [{"metric": {"pod": "chat-1", **labels}, "values": values}]
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}).encode()
 
@@ -157,7 +157,13 @@ async def test_no_number_is_missing(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"status":"success","data":{"result":[{}]}}', matrix([]), matrix([[1, "1"]])]
+    "body",
+    [
+        b'{"status":"success","data":{"result":[{}]}}',
+        matrix([]),
+        matrix([[1, "1"]]),
+        matrix([[1], 2, ["x", "1"]]),
+    ],
 )
 async def test_series_that_say_nothing_are_no_data(body: bytes) -> None:
     async with answering(body) as address:

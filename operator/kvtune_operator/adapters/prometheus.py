@@ -184,7 +184,7 @@ class PrometheusMetrics(Metrics):
             return {}
         query = promql.samples(self._names, self._matching(pods), max(span.until - span.since, 0.001))
         answered = await self._client.ask(query, span.until, f"preset {self._source.preset}, {window}")
-        return found(answered.series, self._shape, self._table)
+        return await asyncio.to_thread(found, answered.series, self._shape, self._table)
 
     def _usable(self, data: Found | None, span: _Span) -> list[Sample] | Missing:
         if data is None:

@@ -73,6 +73,8 @@ def found(series: Iterable[Series], shape: Shape, table: Table) -> dict[str, Fou
         labels, values = item.get("metric"), item.get("values")
         if not isinstance(labels, dict) or not isinstance(values, list):
             continue
+        if not all(isinstance(value, str) for value in labels.values()):
+            continue
         pod = labels.get(shape.pod_label, "")
         replica = labels.get(shape.replica_label, "") if shape.replica_label else ""
         kind = (replica, spelled(labels.get("__name__", "")), labels.get("le", ""))
@@ -80,11 +82,12 @@ def found(series: Iterable[Series], shape: Shape, table: Table) -> dict[str, Fou
     return {pod: _of_pod(pod, kinds, table) for pod, kinds in pods.items()}
 
 
-def _run(labels: dict[str, str], values: Sequence[Sequence[object]], shape: Shape) -> _Run:
+def _run(labels: dict[str, str], values: Sequence[object], shape: Shape) -> _Run:
     ours = {"__name__", "le", shape.pod_label, shape.replica_label}
     rest = {name: value for name, value in labels.items() if name not in ours | shape.summed}
     part = tuple((name, labels.get(name, "")) for name in sorted(shape.summed))
-    return _Run(rest, part, {float(str(at)): number(value) for at, value in values})
+    pairs = (pair for pair in values if isinstance(pair, list) and len(pair) == 2)
+    return _Run(rest, part, {number(at): number(value) for at, value in pairs})
 
 
 def number(value: object) -> float:
