@@ -52,6 +52,10 @@ class Held(Protocol):
         """A new fencing token above `floor`."""
         ...
 
+    async def renew(self) -> None:
+        """Renew once, and see what others have written; raise `LeaseLost` when it is another's."""
+        ...
+
     def standby_waits(self) -> bool:
         """Whether another replica is there to go on."""
         ...
@@ -164,6 +168,7 @@ class Leader:
 
     async def _end(self) -> LeaderEnd:
         """Leave everything to a standby, or restore the incumbents; bounded."""
+        await self._lease.renew()
         if self._tasks.fenced.is_set():
             log.error("a newer control plane has taken over these agents", extra={"token": self._token})
             self._leave.set()
