@@ -6,16 +6,19 @@ from datetime import UTC, datetime
 import pytest
 
 from kvtune_api.errors import Conflict
+from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import Phase, Reason
 from kvtune_api.operator_config import Day, FreezeWindow, OperatorConfig
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
+from kvtune_operator.admitted import AdmittedObjects
 from kvtune_operator.house import ClusterHouse, key_of
 from kvtune_operator.ports import Sources
 from tests.fakes.clock import FakeClock
+from tests.fakes.objects import FakeObjects
 from tests.fakes.pool import FakeMetrics, Pool
-from tests.fakes.samples import cache_config, policy
+from tests.fakes.samples import cache_config, experiment, policy
 from tests.fakes.sim import PoolSettings
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -141,3 +144,36 @@ def test_rivals_are_the_older_policies_of_the_namespace_by_birth_and_then_by_uid
         found.saw(other)
 
     assert [other.metadata.name for other in found.older(named("m"))] == ["old", "a-twin"]
+
+
+async def test_an_experiment_begins_only_where_there_is_a_place() -> None:
+    found = house(Rules(OperatorConfig(max_experiments=1)))
+    stored = FakeObjects()
+    objects = AdmittedObjects(stored, found, "chat")
+    found.admit(("chat", "another"))
+    mine = begun()
+
+    with pytest.raises(Conflict, match="at most 1"):
+        await objects.put_experiment(mine)
+    assert stored.writes == 0
+
+    found.gone(("chat", "another"))
+    running = await objects.put_experiment(mine)
+    found.admit(("chat", mine.spec.policy))
+    await objects.put_experiment(running)
+    assert found.live == 1
+
+
+def begun() -> KVCacheExperiment:
+    """An experiment that is about to begin."""
+    made = experiment()
+    metadata = replace(made.metadata, resource_version=None)
+    return replace(made, metadata=metadata, status=replace(made.status, outcome=None, reason=None))
+
+
+async def test_a_policy_that_is_gone_frees_its_place() -> None:
+    found = house(Rules())
+    found.admit(("chat", "a"))
+
+    assert await AdmittedObjects(FakeObjects(), found, "chat").policy("a") is None
+    assert found.live == 0
