@@ -84,7 +84,7 @@ def annotations(lease: Mapping[str, Any]) -> dict[str, str]:
 
 def annotated(lease: Mapping[str, Any], changed: Mapping[str, str]) -> dict[str, Any]:
     """The lease with some annotations changed."""
-    metadata = {**lease["metadata"], "annotations": annotations(lease) | changed}
+    metadata = {**lease["metadata"], "annotations": annotations(lease) | dict(changed)}
     return {**lease, "metadata": metadata}
 
 
