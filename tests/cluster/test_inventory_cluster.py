@@ -26,6 +26,7 @@ from kvtune_operator.ports import Discovered
 from tests.cluster.fixtures import Kubectl
 from tests.cluster.ground import Ground, standing
 from tests.cluster.relay import Relay
+from tests.fakes.leaving import going
 from tests.fakes.nodes_and_pods import Older
 from tests.fakes.samples import policy
 from tools.controlplane.access import Access, write_kubeconfig
@@ -110,7 +111,7 @@ async def test_a_pod_that_is_deleted_and_one_that_is_evicted_are_about_to_leave(
 
         two = await found(seen, ground.policy(), lambda now: len(now.pool.leaving) == 2)
 
-    assert two.pool.leaving == {
+    assert {name: leaving.why for name, leaving in two.pool.leaving.items()} == {
         "a": "its pod is being deleted",
         "b": "its pod is being evicted (EvictionByEvictionAPI)",
     }
@@ -128,10 +129,11 @@ async def test_a_node_that_is_drained_takes_its_agents_out(
         assert kubectl("cordon", first).returncode == 0
         cordoned = await found(seen, ground.policy(), lambda now: bool(now.pool.leaving))
         kubectl("drain", first, "--force", "--timeout=1s")
-        drained = await found(seen, ground.policy(), lambda now: "evicted" in now.pool.leaving.get("a", ""))
+        evicted = going("its pod is being evicted (EvictionByEvictionAPI)")
+        drained = await found(seen, ground.policy(), lambda now: now.pool.leaving.get("a") == evicted)
 
-    assert cordoned.pool.leaving == {"a": f"node {first} is cordoned"}
-    assert drained.pool.leaving == {"a": "its pod is being evicted (EvictionByEvictionAPI)"}
+    assert cordoned.pool.leaving == {"a": going(f"node {first} is cordoned")}
+    assert drained.pool.leaving == {"a": evicted}
 
 
 class Outdated:

@@ -11,6 +11,7 @@ from kvtune_api.names import Reason
 from kvtune_api.policy import Selector
 from kvtune_operator.adapters.pod_choice import choose, departures, shortfall
 from kvtune_operator.adapters.pod_records import NodeSeen, PodSeen, node_of, pod_of
+from tests.fakes.leaving import going, rolled
 from tests.fakes.nodes_and_pods import READY_SINCE, Json, node, pod
 
 NOW = datetime.fromisoformat(READY_SINCE) + timedelta(hours=1)
@@ -202,7 +203,7 @@ LEAVING: dict[str, tuple[Json, str | None]] = {
     ),
     "an eviction by the node": (
         pod("a", conditions=target("TerminationByKubelet")),
-        "its pod is evicted by its node (TerminationByKubelet), not ready any more",
+        "its pod is evicted by its node (TerminationByKubelet)",
     ),
     "an eviction that was taken back": (
         pod("a", conditions=[{"type": "DisruptionTarget", "status": "False", "reason": "X"}]),
@@ -223,14 +224,14 @@ def test_why_an_agent_leaves(case: str) -> None:
     found, why = LEAVING[case]
     seen = nodes([node("n1"), node("cordoned", unschedulable=True), node("dead", ready=False)])
 
-    told = departures([pod_of(found)], seen, NOW)
+    told = {name: leaving.why for name, leaving in departures([pod_of(found)], seen, NOW).items()}
 
     assert told == ({} if why is None else {"a": why})
 
 
 def test_without_a_sight_of_nodes_only_pods_say_who_leaves() -> None:
     assert departures([pod_of(pod("a", "n1")), pod_of(pod("b", "n2", deleted=READY_SINCE))], {}, NOW) == {
-        "b": "its pod is being deleted"
+        "b": going()
     }
 
 
@@ -243,8 +244,8 @@ def test_pods_of_an_older_version_are_about_to_be_replaced() -> None:
     found = [version("a", "1", at(days=9)), version("b", "1", at(days=9)), version("c", "2", at(minutes=1))]
 
     assert departures(found, {}, NOW) == {
-        "a": "rollout of DaemonSet agents",
-        "b": "rollout of DaemonSet agents",
+        "a": rolled(),
+        "b": rolled(),
     }
 
 

@@ -21,6 +21,7 @@ from kvtune_operator.adapters.pods import PodAgents
 from kvtune_operator.ports import Accepted, Unreachable
 from kvtune_tuner.model import PoolSeen
 from tests.fakes.clock import FakeClock
+from tests.fakes.leaving import not_ready
 from tests.fakes.nodes_and_pods import Cluster, Hours, Older, StaticToken, pod
 from tests.fakes.pool import Pool
 from tests.fakes.samples import cache_config, policy, push
@@ -66,7 +67,7 @@ async def test_the_agents_of_a_policy_are_its_pods_sorted_with_all_that_is_seen_
         found = await made.agents.discover(policy(selector={**CHAT, **H200}))
 
     assert found.agents == ("a", "b")
-    assert found.pool == PoolSeen(leaving={"a": "its pod is not ready"})
+    assert found.pool == PoolSeen(leaving={"a": not_ready()})
 
 
 async def test_without_agents_the_reason_is_told() -> None:

@@ -8,8 +8,9 @@ from kvtune_api.metadata import Metadata
 from kvtune_api.names import Phase, Reason
 from kvtune_api.status import Pair
 from kvtune_api.units import Duration
-from kvtune_tuner.model import PoolSeen
+from kvtune_tuner.model import Departure, Leaving, PoolSeen
 from kvtune_tuner.replay import replay
+from tests.fakes.leaving import going, not_ready, rolled
 from tests.fakes.sim import PoolSettings
 from tests.tuner.loop import BETTER, QUICK, START, Loop, experimenting, gaining, loop, spec
 
@@ -36,12 +37,14 @@ def newcomer(run: Loop, number: int) -> str:
 
 
 @pytest.mark.parametrize("arm", ["candidate", "control"])
-@pytest.mark.parametrize("why", ["drain of node-1", "eviction", "deleted", "rollout", "not ready"])
-def test_the_pair_of_an_agent_that_is_about_to_leave_does_not_count_whichever_arm(arm: str, why: str) -> None:
+@pytest.mark.parametrize("kind", Departure)
+def test_the_pair_of_an_agent_that_is_about_to_leave_does_not_count_whichever_arm(
+    arm: str, kind: Departure
+) -> None:
     run = experimenting(Phase.MEASURING)
     candidate = candidate_of(run, 1)
     other = next(iter(members(run.experiment.spec.pairs[1]) - {candidate}))
-    run.pods = PoolSeen(leaving={candidate if arm == "candidate" else other: why})
+    run.pods = PoolSeen(leaving={candidate if arm == "candidate" else other: Leaving(kind=kind, why="told")})
     run.until(lambda: any(row.block == 0 for row in run.rows))
     assert [row.dropped for row in run.rows if row.block == 0] == [None, "AgentLeft", None]
     run.until(lambda: any(row.block == 0 and row.epoch == 2 for row in run.rows))
@@ -70,7 +73,7 @@ def test_a_pair_that_has_lost_an_agent_keeps_its_other_one_on_the_incumbent() ->
 def test_an_agent_that_becomes_ready_again_counts_from_the_next_block_on() -> None:
     run = experimenting(Phase.MEASURING)
     name = run.experiment.spec.pairs[0].first
-    run.pods = PoolSeen(leaving={name: "not ready"})
+    run.pods = PoolSeen(leaving={name: not_ready()})
     run.steps(2)
     run.pods = PoolSeen()
     run.until_ended()
@@ -84,7 +87,7 @@ def test_a_rollout_that_replaces_all_agents_ends_soon_with_the_incumbent_everywh
     run = loop(gaining(), spec=RESTED)
     run.until_phase(phase)
     for number, name in enumerate(run.pool.names()):
-        run.pods = PoolSeen(leaving={name: "rollout"})
+        run.pods = PoolSeen(leaving={name: rolled()})
         run.step()
         run.pool.leave(name)
         run.pods = PoolSeen()
@@ -114,7 +117,7 @@ def test_a_name_that_is_back_in_the_next_tick_has_not_ended_the_experiment() -> 
 def test_a_drained_candidate_that_falls_silent_trips_no_guard() -> None:
     run = experimenting(Phase.MEASURING)
     name = candidate_of(run, 0)
-    run.pods = PoolSeen(leaving={name: "drain of node-1"})
+    run.pods = PoolSeen(leaving={name: going("drain of node-1")})
     run.pool.agents[name].down = True
     run.steps(8)
     assert run.experiment.status.outcome is None
@@ -123,7 +126,7 @@ def test_a_drained_candidate_that_falls_silent_trips_no_guard() -> None:
 def test_a_candidate_that_is_not_ready_and_silent_trips_the_guard() -> None:
     run = experimenting(Phase.MEASURING)
     name = candidate_of(run, 0)
-    run.pods = PoolSeen(leaving={name: "not ready"})
+    run.pods = PoolSeen(leaving={name: not_ready()})
     run.pool.agents[name].down = True
     run.until_ended()
     assert run.outcome() == "RolledBack(Breaker)"
@@ -147,7 +150,7 @@ def test_a_promoted_agent_that_leaves_stops_no_promotion(phase: Phase) -> None:
     watch = run.experiment.status.watch
     assert watch is not None
     name = next(n for n in run.pool.names() if n not in (watch.holdback, watch.partner))
-    run.pods = PoolSeen(leaving={name: "drain of node-1"})
+    run.pods = PoolSeen(leaving={name: going("drain of node-1")})
     run.pool.agents[name].down = True
     run.steps(3)
     run.pool.leave(name)

@@ -21,11 +21,12 @@ from kvtune_api.policy import Mode
 from kvtune_api.status import PolicyStatus
 from kvtune_api.units import Duration
 from kvtune_api.wire import Report, Role
-from kvtune_tuner.model import Hold, Limits, Plan, PoolSeen, Seen, Verb
+from kvtune_tuner.model import Hold, Leaving, Limits, Plan, PoolSeen, Seen, Verb
 from kvtune_tuner.phases import EXPOSED, RESTING
 from kvtune_tuner.plan import plan
 from kvtune_tuner.replay import replay
 from kvtune_tuner.sli import Missing, MissingReason
+from tests.fakes.leaving import going, not_ready, rolled
 from tests.fakes.responses import Surface
 from tests.tuner.loop import LEASE_SECONDS, QUICK, START, Loop, gaining, key, loop, spec
 
@@ -162,16 +163,16 @@ def _killed_for_long(run: Loop, name: str) -> None:
     run.away(100.0)
 
 
-def _leaving(run: Loop, name: str, why: str) -> None:
-    run.pods = replace(run.pods, leaving={**run.pods.leaving, name: why})
+def _leaving(run: Loop, name: str, leaving: Leaving) -> None:
+    run.pods = replace(run.pods, leaving={**run.pods.leaving, name: leaving})
 
 
 def _drained(run: Loop, name: str) -> None:
-    _leaving(run, name, "node node-1 is cordoned")
+    _leaving(run, name, going("node node-1 is cordoned"))
 
 
 def _unready(run: Loop, name: str) -> None:
-    _leaving(run, name, "its pod is not ready")
+    _leaving(run, name, not_ready())
     run.pool.agents[name].down = True
 
 
@@ -180,7 +181,7 @@ def _replaced(run: Loop, name: str) -> None:
     _joins(run, name)
     _leaves(run, name)
     if name in run.pool.agents:
-        _leaving(run, name, "rollout of daemonset/agent")
+        _leaving(run, name, rolled())
 
 
 def _contested(run: Loop, name: str) -> None:

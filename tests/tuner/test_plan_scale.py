@@ -13,6 +13,7 @@ from kvtune_api.policy import Mode
 from kvtune_api.units import Duration
 from kvtune_tuner.model import PoolSeen, Seen
 from kvtune_tuner.plan import plan
+from tests.fakes.leaving import going
 from tests.tuner.loop import QUICK, Loop, gaining, loop, spec
 
 FEW, MANY = 40, 160
@@ -57,7 +58,7 @@ def test_four_times_the_agents_cost_four_times_the_steps(phase: Phase) -> None:
 def test_agents_that_leave_or_are_contested_cost_no_more(phase: Phase) -> None:
     def counted(agents: int) -> int:
         seen = _run(agents, phase).seen()
-        leaving = dict.fromkeys((agent.name for agent in seen.agents[::2]), "drain of node-1")
+        leaving = dict.fromkeys((agent.name for agent in seen.agents[::2]), going())
         contested = {f"other-{index}": "older" for index in range(agents)}
         return calls(replace(seen, pool=PoolSeen(leaving=leaving, contested=contested)))
 

@@ -7,6 +7,7 @@ import pytest
 from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.status import Truth
 from kvtune_tuner.model import PoolSeen
+from tests.fakes.leaving import going, not_ready, rolled
 from tests.tuner.loop import Loop, gaining, loop
 
 
@@ -44,7 +45,7 @@ def test_pods_that_are_not_ready_are_said_while_the_others_are_used() -> None:
     run = loop(gaining())
     unready = run.pool.names()[:2]
     run.pods = PoolSeen(
-        leaving=dict.fromkeys(unready, "not ready"),
+        leaving=dict.fromkeys(unready, not_ready()),
         reason=Reason.PODS_NOT_READY,
         message="4 of 6 pods are ready",
     )
@@ -57,7 +58,7 @@ def test_pods_that_are_not_ready_are_said_while_the_others_are_used() -> None:
 def test_agents_that_are_about_to_leave_are_named_and_not_chosen() -> None:
     run = loop(gaining())
     leaver = run.pool.names()[0]
-    run.pods = PoolSeen(leaving={leaver: "drain of node-1"})
+    run.pods = PoolSeen(leaving={leaver: going("drain of node-1")})
     run.until_phase(Phase.RUN_IN)
     assert leaver in run.condition(ConditionType.AGENTS_READY).message
     assert len(run.experiment.spec.pairs) == 2
@@ -66,7 +67,7 @@ def test_agents_that_are_about_to_leave_are_named_and_not_chosen() -> None:
 
 def test_with_one_agent_that_stays_nothing_starts() -> None:
     run = loop(gaining(), agents=2)
-    run.pods = PoolSeen(leaving={run.pool.names()[0]: "eviction"})
+    run.pods = PoolSeen(leaving={run.pool.names()[0]: going()})
     run.steps(80)
     assert run.phase is Phase.IDLE and not run.experiments
     assert run.status.waiting_for == "1 of 2 agents answer and stay; an experiment needs 2"
@@ -74,7 +75,7 @@ def test_with_one_agent_that_stays_nothing_starts() -> None:
 
 def test_a_rollout_holds_new_experiments_until_it_is_over() -> None:
     run = loop(gaining())
-    run.pods = PoolSeen(leaving={run.pool.names()[0]: "rollout to revision 7d9f"})
+    run.pods = PoolSeen(leaving={run.pool.names()[0]: rolled()})
     run.steps(80)
     assert not run.experiments and "rollout" in run.status.waiting_for
     assert run.condition(ConditionType.EXPERIMENTING).reason is Reason.MIXED_VERSIONS

@@ -7,7 +7,7 @@ from kvtune_api.experiment import Epoch
 from kvtune_api.names import Reason
 from kvtune_api.status import Pair
 from kvtune_tuner.draft import Draft
-from kvtune_tuner.model import NOT_READY, ROLLOUT
+from kvtune_tuner.model import Departure
 
 AGENT_LEFT = str(Reason.AGENT_LEFT)
 
@@ -22,8 +22,8 @@ def is_going(draft: Draft, name: str) -> bool:
 
     One that is merely not ready may be so because of what it runs, so guards go on looking at it.
     """
-    why = draft.seen.pool.leaving.get(name)
-    return why is not None and NOT_READY not in why.lower()
+    leaving = draft.seen.pool.leaving.get(name)
+    return leaving is not None and leaving.kind is not Departure.NOT_READY
 
 
 def staying(draft: Draft) -> tuple[str, ...]:
@@ -34,7 +34,8 @@ def staying(draft: Draft) -> tuple[str, ...]:
 
 def replaced(draft: Draft) -> tuple[str, ...]:
     """Agents that a rollout is about to replace."""
-    return tuple(name for name, why in sorted(draft.seen.pool.leaving.items()) if ROLLOUT in why.lower())
+    leaving = draft.seen.pool.leaving
+    return tuple(name for name in sorted(leaving) if leaving[name].kind is Departure.ROLLOUT)
 
 
 def left_out(draft: Draft) -> tuple[int, ...]:

@@ -60,21 +60,33 @@ class AgentSeen:
     trouble: str = ""
 
 
-NOT_READY = "not ready"
-ROLLOUT = "rollout"
-"""Words by which a reason in `PoolSeen.leaving` is known: readiness may be the candidate's fault, and a
-rollout holds new experiments. All other reasons (drain, eviction, deletion) are the cluster's own."""
+class Departure(StrEnum):
+    """Why an agent's windows would not count."""
+
+    GOING = "Going"
+    """Its pod or node goes away: deletion, eviction, drain. Silence is then nobody's fault."""
+
+    ROLLOUT = "Rollout"
+    """A newer revision of its pod is being rolled out: it will be replaced."""
+
+    NOT_READY = "NotReady"
+    """It gets no traffic, and what it runs may be why: guards go on looking at it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """An agent that is about to leave or not ready."""
+
+    kind: Departure
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
     """What nodes and pods say of a pool, beside the agents that were found."""
 
-    leaving: Mapping[str, str] = field(default_factory=dict)
-    """Agents that are about to leave or not ready, and why: drain, eviction, deletion, ROLLOUT, NOT_READY.
-
-    Texts that stay the same while the state does: no ages, no counts.
-    """
+    leaving: Mapping[str, Leaving] = field(default_factory=dict)
+    """Agents that are about to leave or not ready, by name."""
 
     contested: Mapping[str, str] = field(default_factory=dict)
     """Agents that the selector selects too, but that belong to an older policy (its name)."""

@@ -1,7 +1,6 @@
-"""A flamebearer, as Pyroscope's `GET /pyroscope/render?format=json` answers it, and what its stacks waited
-for.
+"""A flamebearer, as Pyroscope answers it, and what its stacks waited for.
 
-Format (https://grafana.com/docs/pyroscope/latest/reference-server-api/): `flamebearer.levels` holds for each
+`GET /pyroscope/render?format=json`. Format (https://grafana.com/docs/pyroscope/latest/reference-server-api/): `flamebearer.levels` holds for each
 depth of the stacks four numbers a bar: distance to the end of the bar before, total, self, index in `names`.
 Pure.
 """

@@ -14,7 +14,7 @@ from kvtune_api.labels import LabelSelector
 from kvtune_api.names import AGENT_PORT, Reason
 from kvtune_api.policy import Selector
 from kvtune_operator.adapters.pod_records import NodeSeen, PodSeen
-from kvtune_tuner.model import NOT_READY, ROLLOUT
+from kvtune_tuner.model import Departure, Leaving
 
 UNREADY_GRACE = timedelta(seconds=15)
 """A running pod that has not been ready for less is not called leaving: probes miss a beat now and then."""
@@ -79,38 +79,42 @@ def shortfall(
     return Reason.PODS_NOT_READY, f"{_pods(len(choice.agents))}, none is ready: {_troubles(choice.agents)}"
 
 
-def departures(agents: Sequence[PodSeen], nodes: Mapping[str, NodeSeen], now: datetime) -> dict[str, str]:
+def departures(agents: Sequence[PodSeen], nodes: Mapping[str, NodeSeen], now: datetime) -> dict[str, Leaving]:
     """The agents that are about to leave or are not ready, and why; `nodes` may be empty (not seen)."""
     newest = _newest_of_rollouts(agents, now)
     found = {}
     for pod in agents:
-        if why := _departs(pod, nodes, newest.get(pod.owner), now):
-            found[pod.name] = why
+        if leaving := _departs(pod, nodes, newest.get(pod.owner), now):
+            found[pod.name] = leaving
     return found
 
 
 def _departs(
     pod: PodSeen, nodes: Mapping[str, NodeSeen], newest: PodSeen | None, now: datetime
-) -> str | None:
+) -> Leaving | None:
     """Why one agent leaves: the surest sign first."""
     node = nodes.get(pod.node)
-    if pod.disruption == BY_KUBELET:
-        return f"its pod is evicted by its node ({pod.disruption}), {NOT_READY} any more"
+    if pod.disruption == BY_KUBELET:  # perhaps for want of memory, which the candidate may have taken
+        return _leaving(Departure.NOT_READY, f"its pod is evicted by its node ({pod.disruption})")
     if pod.disruption:
-        return f"its pod is being evicted ({pod.disruption})"
+        return _leaving(Departure.GOING, f"its pod is being evicted ({pod.disruption})")
     if pod.leaving:
-        return "its pod is being deleted"
+        return _leaving(Departure.GOING, "its pod is being deleted")
     if node is not None and node.unschedulable:
-        return f"node {node.name} is cordoned"
+        return _leaving(Departure.GOING, f"node {node.name} is cordoned")
     if nodes and pod.node and node is None:
-        return f"node {pod.node} is gone"
+        return _leaving(Departure.GOING, f"node {pod.node} is gone")
     if node is not None and not node.ready:
-        return f"node {node.name} is {NOT_READY}"
+        return _leaving(Departure.NOT_READY, f"node {node.name} is not ready")
     if not pod.ready and not (pod.phase == "Running" and _within(pod.ready_since, now, UNREADY_GRACE)):
-        return f"its pod is {NOT_READY}"
+        return _leaving(Departure.NOT_READY, "its pod is not ready")
     if newest is not None and pod.revision != newest.revision:
-        return f"{ROLLOUT} of {pod.owner}"
+        return _leaving(Departure.ROLLOUT, f"rollout of {pod.owner}")
     return None
+
+
+def _leaving(kind: Departure, why: str) -> Leaving:
+    return Leaving(kind=kind, why=why)
 
 
 def _newest_of_rollouts(agents: Iterable[PodSeen], now: datetime) -> dict[str, PodSeen]:
