@@ -200,3 +200,17 @@ def test_an_api_server_that_freezes_costs_the_lease_and_the_standby_goes_on(
         policies.apply("after")
         policies.until_accepted("after")
         assert standby.stop() == 0
+
+
+def test_the_namespaced_form_gives_every_right_that_an_idle_policy_needs(
+    control_plane: Access, namespace: str, tmp_path: Path, policies: Policies
+) -> None:
+    policies.apply("idle")
+    with rights(control_plane, namespace, "operator-namespaced.yaml"):
+        operator = Operator(control_plane, namespace, tmp_path, "namespaced")
+        try:
+            policies.until_accepted("idle")
+            assert operator.stop() == 0
+            assert not problems(operator)
+        finally:
+            operator.clean_up()
