@@ -34,7 +34,7 @@ down: install-dev ## End the cluster of demo-kubernetes
 	@$(BIN)/python -m tools.demo_kubernetes down
 
 .PHONY: controlplane
-controlplane: install-dev ## Build etcd, the API server and kwok once into your cache (about 10 minutes the first time)
+controlplane: install-dev ## Build etcd, the API server and kwok once into your cache (about 15 minutes the first time)
 	@$(BIN)/python -m tools.controlplane build
 
 .PHONY: test
