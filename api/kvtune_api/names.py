@@ -133,6 +133,7 @@ class Reason(StrEnum):
     NO_PODS = "NoPods"
     NO_PORT = "NoPort"
     PODS_NOT_READY = "PodsNotReady"
+    NO_TOKEN = "NoToken"
     AGENT_LEFT = "AgentLeft"
     FROZEN = "Frozen"
     STOPPED = "Stopped"

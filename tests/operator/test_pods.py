@@ -226,3 +226,49 @@ async def test_the_address_of_an_agent(ip: str, access: AgentAccess, address: st
     async with world(Cluster(pods=[pod("a", ip=ip)]), access=access) as made:
         await made.agents.discover(policy())
         assert made.agents.address_of("a") == address
+
+
+class NoToken(StaticToken):
+    """A token that cannot be had."""
+
+    def __init__(self, error: Unavailable) -> None:
+        self._error = error
+
+    async def current(self, *, refused: str | None = None) -> str:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NotAllowed("may not get secrets"), Reason.FORBIDDEN),
+        (Unavailable("the label is lacking"), Reason.NO_TOKEN),
+    ],
+)
+async def test_without_a_token_the_pool_cannot_be_tuned_and_says_why(
+    error: Unavailable, reason: Reason
+) -> None:
+    async with world(Cluster(pods=[pod("a", labels=APP)])) as made:
+        made.agents._token = NoToken(error)
+        found = await made.agents.discover(policy(selector=CHAT))
+        watched = await made.agents.discover(policy(selector=CHAT, mode="Observe"))
+
+    assert found.agents == ("a",)
+    assert (found.pool.reason, found.pool.message) == (reason, str(error))
+    assert watched.pool.reason is None
+
+
+async def test_the_token_is_made_before_anything_is_pushed_for_others_wait_for_it() -> None:
+    class Asked(StaticToken):
+        times = 0
+
+        async def current(self, *, refused: str | None = None) -> str:
+            self.times += 1
+            return "word"
+
+    token = Asked()
+    async with world(Cluster(pods=[pod("a", labels=APP)])) as made:
+        made.agents._token = token
+        await made.agents.discover(policy(selector=CHAT))
+
+    assert token.times == 1

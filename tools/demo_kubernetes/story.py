@@ -4,6 +4,7 @@ Every object is an example's, applied by kubectl as a user would. Times are wall
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +24,9 @@ LOOK_SECONDS = 1.0
 OPERATOR = ("-n", "kvtune-system", "rollout", "status", "deployment/kvtune-operator")
 CONFIG = ("get", "configmap/kvtune-operator", "-n", "kvtune-system")
 AGENTS = ("rollout", "status", "daemonset/kvtune-agent")
+
+AGE = re.compile(r"\b(\d+[smhd])+\b *")
+"""An age moves all the time; it makes no news."""
 
 Say = Callable[[str], None]
 
@@ -159,7 +163,7 @@ def _news(say: Say, kubectl: Kubectl, told: Told, elapsed: float) -> None:
             told.events.add(line)
             say(f"{elapsed:4.0f} s  event  {line}")
     table = kubectl("get", "kvp,kvx").rstrip()
-    rows = "\n".join(line.rsplit(None, 1)[0] for line in table.splitlines() if line.strip())
+    rows = AGE.sub("", table)
     if rows != told.table:
         told.table = rows
         say(f"{elapsed:4.0f} s  $ kubectl get kvp,kvx\n{table}\n")

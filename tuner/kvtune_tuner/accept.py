@@ -10,10 +10,8 @@ from kvtune_api.errors import SpecError
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.status import Condition, PolicyStatus, Truth
-from kvtune_tuner.draft import MESSAGE_LIMIT, Draft, with_condition
+from kvtune_tuner.draft import MESSAGE_LIMIT, WAITING_LIMIT, Draft, with_condition
 from kvtune_tuner.model import Event, EventType
-
-WAITING_LIMIT = 500
 
 
 def accepted(draft: Draft) -> Draft:

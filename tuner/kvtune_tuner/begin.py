@@ -105,7 +105,7 @@ def held(draft: Draft, *, asked: bool = False) -> tuple[Reason, str] | None:
     if isinstance(traffic, Missing):
         metrics = condition(status, ConditionType.METRICS_AVAILABLE)
         assert metrics is not None, "set by observed"
-        return (metrics.reason, f"no measurements: {metrics.message}")
+        return (metrics.reason, f"measurements: {traffic.reason}; the condition MetricsAvailable says why")
     if (why := _half_span(draft, traffic.seconds)) is not None:
         return (Reason.NO_DATA, why)
     if asked:

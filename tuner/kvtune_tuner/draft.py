@@ -20,6 +20,7 @@ from kvtune_tuner.sli import CounterSample, Missing, MissingReason, WindowCounts
 from kvtune_tuner.space import Space, live_knobs
 
 MESSAGE_LIMIT = 1000
+WAITING_LIMIT = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +133,9 @@ def with_status(draft: Draft, status: PolicyStatus) -> Draft:
 
 
 def waiting(draft: Draft, why: str) -> Draft:
-    """Say why the phase waits."""
-    return with_status(draft, replace(draft.status, waiting_for=why[:500]))
+    """Say why the phase waits, in a line that fits a table; conditions and events have the whole text."""
+    short = why if len(why) <= WAITING_LIMIT else why[: WAITING_LIMIT - 3] + "..."
+    return with_status(draft, replace(draft.status, waiting_for=short))
 
 
 def with_record(draft: Draft, record: ExperimentStatus) -> Draft:

@@ -1,8 +1,8 @@
 """A flamebearer, as Pyroscope answers it, and what its stacks waited for.
 
-`GET /pyroscope/render?format=json`. Format (https://grafana.com/docs/pyroscope/latest/reference-server-api/): `flamebearer.levels` holds for each
-depth of the stacks four numbers a bar: distance to the end of the bar before, total, self, index in `names`.
-Pure.
+`GET /pyroscope/render?format=json`. Format (https://grafana.com/docs/pyroscope/latest/reference-server-
+api/): `flamebearer.levels` holds for each depth of the stacks four numbers a bar: distance to the end of
+the bar before, total, self, index in `names`. Pure.
 """
 
 from collections.abc import Iterator, Sequence

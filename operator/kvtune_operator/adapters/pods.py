@@ -6,9 +6,10 @@ Who is found, who is about to leave and why is pod_choice.py's; this joins the t
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kvtune_api.errors import Unavailable
 from kvtune_api.names import Reason
 from kvtune_api.operator_config import AgentAccess
-from kvtune_api.policy import KVCachePolicy
+from kvtune_api.policy import KVCachePolicy, Mode
 from kvtune_api.wire import Push, Report
 from kvtune_operator.adapters.agents import HttpAgents, WriteToken
 from kvtune_operator.adapters.fetch import Fetcher
@@ -55,7 +56,8 @@ class PodAgents(Agents):
                 raise
             return Discovered(agents=(), pool=PoolSeen(reason=Reason.FORBIDDEN, message=str(error)))
         choice = choose(policy.spec.selector, pods, nodes)
-        reason, message = shortfall(policy.spec.selector, self._view.namespace, choice, nodes) or (None, "")
+        short = shortfall(policy.spec.selector, self._view.namespace, choice, nodes)
+        reason, message = short or await self._no_token(policy, choice) or (None, "")
         return Discovered(
             agents=tuple(sorted(pod.name for pod in choice.agents)),
             pool=PoolSeen(
@@ -86,6 +88,18 @@ class PodAgents(Agents):
         scheme = "https" if self._access().tls else "http"
         host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
         return f"{scheme}://{host}:{pod.port}"
+
+    async def _no_token(self, policy: KVCachePolicy, choice: Choice) -> tuple[Reason, str] | None:
+        """Why nothing could be pushed to these agents; the token is made now, so that others find it."""
+        if not choice.agents or policy.spec.mode is Mode.OBSERVE:
+            return None
+        try:
+            await self._token.current()
+        except NotAllowed as error:
+            return Reason.FORBIDDEN, str(error)
+        except Unavailable as error:
+            return Reason.NO_TOKEN, str(error)
+        return None
 
     def _http(self) -> HttpAgents:
         return HttpAgents(
