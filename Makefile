@@ -65,6 +65,11 @@ format: install-dev ## Format the code and repair what the linter can
 bench: install-dev ## Measure the figures of docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
+.PHONY: bench-kubernetes
+bench-kubernetes: install-dev ## Measure the operator at scale: 50 x 20 and 1 x 1,000 agents (about 15 minutes)
+	@$(BIN)/python -m tools.controlplane build
+	$(BIN)/python -m tests.benchmarks kubernetes $(ARGS)
+
 # The pins for every Python that the project supports, with hashes, naming no host.
 LOCK := env -u PIP_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --group build
@@ -74,6 +79,8 @@ lock: install-dev ## Renew the pins in requirements/ (ARGS="--upgrade" takes the
 	$(LOCK) $(ARGS) --extra all --output-file requirements/run.txt pyproject.toml
 	$(LOCK) $(ARGS) --extra all --extra dev --constraint requirements/run.txt \
 		--output-file requirements/dev.txt pyproject.toml
+	$(LOCK) $(ARGS) --extra agent --constraint requirements/run.txt \
+		--output-file requirements/agent.txt pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv and every cache and build output

@@ -1,5 +1,6 @@
 """Ports that tell telemetry and the health endpoint what passes through them, and change nothing."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,8 @@ from kvtune_operator.ports import (
 from kvtune_operator.telemetry import Telemetry
 from kvtune_tuner.model import Command
 from kvtune_tuner.sli import Missing
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -76,6 +79,7 @@ class ObservedClock(Clock):
         if self._policy is not None:
             self._pulse.steps[self._policy] = ended
         self._telemetry.tick(ended - self._began)
+        log.debug("step", extra={"policy": self._policy, "seconds": round(ended - self._began, 4)})
         await self._clock.sleep(seconds)
         self._began = self._monotonic()
 

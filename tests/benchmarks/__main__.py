@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from tests.benchmarks import eprocess, replay_arms, safety, search, throughput, tick, verdicts
+from tests.benchmarks import eprocess, kubernetes, replay_arms, safety, search, throughput, tick, verdicts
 from tests.benchmarks.document import PATH, Provenance, section, written
 from tests.benchmarks.parallel import told
 from tests.benchmarks.study import Benchmark, Effort
@@ -25,11 +25,14 @@ BENCHMARKS = {
     "safety": Benchmark(title="Breaker, watch and washout", measure=safety.measure),
     "tick": Benchmark(title="One tick of the control plane", measure=tick.measure),
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
+    "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
 }
+BY_NAME_ONLY = ("kubernetes",)
+"""Not among all: it needs a control plane (`make bench-kubernetes`)."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the benchmarks that are named, or all."""
+    """Run the benchmarks that are named, or all that need no cluster."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing written")
@@ -39,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"{unknown[0]}: not one of {', '.join(BENCHMARKS)}")
     effort = Effort(quick=asked.quick, processes=asked.processes)
-    for name in asked.names or BENCHMARKS:
+    for name in asked.names or [name for name in BENCHMARKS if name not in BY_NAME_ONLY]:
         _run(name, effort)
     return 0
 

@@ -28,7 +28,10 @@ LOOK_SECONDS = 2.0
 class Kwok:
     """The kwok controller of one API server; runs while entered (`with` or `async with`)."""
 
-    def __init__(self, folder: Path, access: Access, *, group: str = GROUP) -> None:
+    def __init__(
+        self, folder: Path, access: Access, *, group: str = GROUP, lease_seconds: int = LEASE_SECONDS
+    ) -> None:
+        """`lease_seconds` of 0: nodes keep no leases (1,000 of them write 100 times a second)."""
         folder.mkdir(parents=True, exist_ok=True)
         [port] = free_ports(1)
         self._health = f"http://127.0.0.1:{port}/healthz"
@@ -37,7 +40,7 @@ class Kwok:
             "config": STAGES,
             "manage-nodes-with-label-selector": f"type={group}",
             "cidr": CIDR,
-            "node-lease-duration-seconds": LEASE_SECONDS,
+            "node-lease-duration-seconds": lease_seconds,
             "server-address": f"127.0.0.1:{port}",
         }
         command = [access.binaries / "kwok", *(f"--{flag}={value}" for flag, value in flags.items())]
