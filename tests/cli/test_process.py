@@ -16,7 +16,19 @@ from tests.fakes.samples import experiment
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KVTUNE = (sys.executable, "-m", "kvtune_cli")
-HEAVY = ("optuna", "kopf", "kubernetes", "fastapi", "uvicorn", "httpx", "numpy", "prometheus_client", "yaml")
+HEAVY = (
+    "aiohttp",
+    "fastapi",
+    "httpx",
+    "kopf",
+    "kubernetes",
+    "numpy",
+    "optuna",
+    "prometheus_api_client",
+    "prometheus_client",
+    "uvicorn",
+    "yaml",
+)
 
 
 def kvtune(*args: object) -> "subprocess.CompletedProcess[str]":
@@ -25,7 +37,17 @@ def kvtune(*args: object) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize("args", [["--help"], ["up", "--help"], ["demo", "--help"], ["replay", "--help"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--help"],
+        ["up", "--help"],
+        ["demo", "--help"],
+        ["replay", "--help"],
+        ["operator", "--help"],
+        ["traffic", "--help"],
+    ],
+)
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
     code = (
         "import sys\nfrom kvtune_cli.main import run\nrun(sys.argv[1:])\n"
