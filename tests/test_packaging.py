@@ -36,7 +36,9 @@ EXTRAS_OF_ROOM = {
 DISTRIBUTION_OF_IMPORT = {
     "click": "typer",
     "pydantic_core": "pydantic",
+    "requests": "prometheus-api-client",
     "starlette": "fastapi",
+    "urllib3": "prometheus-api-client",
     "yaml": "pyyaml",
 }
 

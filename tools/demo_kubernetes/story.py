@@ -163,7 +163,7 @@ def _news(say: Say, kubectl: Kubectl, told: Told, elapsed: float) -> None:
             told.events.add(line)
             say(f"{elapsed:4.0f} s  event  {line}")
     table = kubectl("get", "kvp,kvx").rstrip()
-    rows = AGE.sub("", table)
+    rows = " ".join(AGE.sub("", table).split())
     if rows != told.table:
         told.table = rows
         say(f"{elapsed:4.0f} s  $ kubectl get kvp,kvx\n{table}\n")
