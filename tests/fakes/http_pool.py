@@ -33,33 +33,42 @@ class HttpPool:
 
         @app.get("/v1/report")
         async def report(at: float | None = None) -> Response:
-            found = self.pool.report(name, self._now())
-            if isinstance(found, Unreachable):
-                return Response(status_code=503)
-            return self._json(found if at is None else self._at(found, name, at))
+            return self._response(*self.report(name, at))
 
         @app.put("/v1/config")
         async def config(request: Request) -> Response:
-            if request.headers.get("authorization") != f"Bearer {self._token}":
-                return self._json(Refusal(reason="Unauthorized", message="wrong token"), 401)
-            try:
-                push = parse_json(Push, await request.body())
-            except SpecError as error:
-                return self._json(Refusal(reason="Invalid", message=str(error)), 422)
-            match self.pool.push(name, push, self._now()):
-                case Accepted():
-                    self.pushed.set()
-                    found = self.pool.report(name, self._now())
-                    assert isinstance(found, Report)
-                    return self._json(found.running)
-                case Refused(status=status, reason=reason, message=message):
-                    return self._json(Refusal(reason=reason, message=message), status)
-                case Unreachable():
-                    return Response(status_code=503)
-                case answer:
-                    assert_never(answer)
+            given = request.headers.get("authorization", "")
+            return self._response(*self.push(name, given, await request.body()))
 
         return app
+
+    def report(self, name: str, at: float | None) -> tuple[int, str]:
+        """Status and body of what an agent answers to `GET /v1/report`, at a grid time or the newest."""
+        found = self.pool.report(name, self._now())
+        if isinstance(found, Unreachable):
+            return 503, ""
+        return 200, canonical(found if at is None else self._at(found, name, at))
+
+    def push(self, name: str, authorization: str, body: bytes) -> tuple[int, str]:
+        """Status and body of what an agent answers to `PUT /v1/config`."""
+        if authorization != f"Bearer {self._token}":
+            return 401, canonical(Refusal(reason="Unauthorized", message="wrong token"))
+        try:
+            push = parse_json(Push, body)
+        except SpecError as error:
+            return 422, canonical(Refusal(reason="Invalid", message=str(error)))
+        match self.pool.push(name, push, self._now()):
+            case Accepted():
+                self.pushed.set()
+                found = self.pool.report(name, self._now())
+                assert isinstance(found, Report)
+                return 200, canonical(found.running)
+            case Refused(status=status, reason=reason, message=message):
+                return status, canonical(Refusal(reason=reason, message=message))
+            case Unreachable():
+                return 503, ""
+            case answer:
+                assert_never(answer)
 
     def _at(self, report: Report, name: str, at: float) -> Report:
         found = self.pool.counters(name, at, self._now())
@@ -67,8 +76,8 @@ class HttpPool:
             return replace(report, counters=found)
         return replace(report, counters=None, missing=found.reason)
 
-    def _json(self, value: object, status: int = 200) -> Response:
-        return Response(canonical(value), status_code=status, media_type="application/json")
+    def _response(self, status: int, body: str) -> Response:
+        return Response(body, status_code=status, media_type="application/json" if body else None)
 
 
 @contextlib.asynccontextmanager

@@ -53,9 +53,9 @@ class Pool:
             began = settings.start - settings.warm_seconds
             self.join(f"http://127.0.0.1:{9000 + index}", config=config, now=began)
 
-    def join(self, name: str, *, config: CacheConfig, now: float) -> SimAgent:
-        """Add an agent that starts at `now`; the name's port chooses its noise."""
-        index = int(name.rsplit(":", 1)[-1])
+    def join(self, name: str, *, config: CacheConfig, now: float, index: int | None = None) -> SimAgent:
+        """Add an agent that starts at `now`; `index`, or else the name's port, chooses its noise."""
+        index = int(name.rsplit(":", 1)[-1]) if index is None else index
         life = Life(settings=self.settings, index=index, common=self._common, surface=self._surface)
         life.start(config, now)
         agent = SimAgent(name=name, started_at=now, incumbent=config, config=config, life=life)
