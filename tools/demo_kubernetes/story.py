@@ -54,7 +54,7 @@ def run(say: Say, *, within_seconds: float) -> int:
     told = Told()
     while True:
         outcome = _promoted(kubectl)
-        _news(say, kubectl, told, seconds() - began)
+        tell_news(say, kubectl, told, seconds() - began)
         if outcome:
             say(f"promoted after {seconds() - began:.0f} s: {outcome}")
             _farewell(say, place)
@@ -107,15 +107,15 @@ def _applied(say: Say, kubectl: Kubectl, place: Place) -> None:
                 "wait", "--for=condition=Established", "crd/kvcacheexperiments.kvtune.dev", "--timeout=30s"
             )
     say("kubectl patch configmap kvtune-operator: this Prometheus for all policies")
-    _name_prometheus(kubectl, place)
-    _quick_agents(kubectl)
+    name_prometheus(kubectl, place)
+    quick_agents(kubectl)
     say("kubectl apply: examples/quick.yaml")
     kubectl("apply", "-f", str(examples / "quick.yaml"))
     for what in (OPERATOR, AGENTS):
         _until_ready(say, kubectl, what, place)
 
 
-def _name_prometheus(kubectl: Kubectl, place: Place) -> None:
+def name_prometheus(kubectl: Kubectl, place: Place) -> None:
     """Name this cluster's Prometheus in the operator's ConfigMap, which is read live."""
     held = json.loads(kubectl(*CONFIG, "-o", "json"))["data"]["config.yaml"]
     chosen = f"\nprometheus: {{address: '{place.prometheus}', scrapeInterval: 1s, scrapeDelay: 2s}}\n"
@@ -123,7 +123,7 @@ def _name_prometheus(kubectl: Kubectl, place: Place) -> None:
     kubectl("patch", *CONFIG[1:], "--type=merge", "-p", patch)
 
 
-def _quick_agents(kubectl: Kubectl) -> None:
+def quick_agents(kubectl: Kubectl) -> None:
     """Let agents and traffic start as examples/quick.yaml does: small caches, hasty people."""
     start = ["--cache-ttl=3s", "--eviction-ratio=0.3", "--host-memory=5836Mi"]
     kubectl(*_patch("daemonset/kvtune-agent", "agent", start, kubectl))
@@ -156,7 +156,7 @@ def _promoted(kubectl: Kubectl) -> str | None:
     return None
 
 
-def _news(say: Say, kubectl: Kubectl, told: Told, elapsed: float) -> None:
+def tell_news(say: Say, kubectl: Kubectl, told: Told, elapsed: float) -> None:
     """Print the tables when they have changed in more than ages, and new events."""
     for line in _events(kubectl):
         if line not in told.events:
