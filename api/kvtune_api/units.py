@@ -7,6 +7,7 @@ out what CEL and Python would read differently: more than six decimals, negative
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -147,7 +148,7 @@ class Duration(_Written):
     @property
     def nanoseconds(self) -> int:
         """The length in nanoseconds, exactly (a form allows no finer one)."""
-        return int(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _DURATION_PART.findall(self)))
+        return _nanoseconds(self)
 
     @property
     def seconds(self) -> float:
@@ -193,14 +194,7 @@ class Quantity(_Written):
     @property
     def exact_bytes(self) -> Decimal:
         """The size in bytes, with the fraction that was written (`500m` is half a byte)."""
-        match = _QUANTITY_PARTS.match(self)
-        assert match is not None, self
-        number, suffix = Decimal(match[1]), match[2]
-        if suffix in _BINARY_SUFFIX:
-            return number * (1 << _BINARY_SUFFIX[suffix])
-        if suffix in _DECIMAL_SUFFIX:
-            return number.scaleb(_DECIMAL_SUFFIX[suffix])
-        return number.scaleb(int(suffix[1:]))
+        return _exact_bytes(self)
 
     @property
     def bytes(self) -> float:
@@ -222,6 +216,24 @@ class Quantity(_Written):
             if whole and whole % 2 ** _BINARY_SUFFIX[suffix] == 0:
                 return cls(f"{whole // 2 ** _BINARY_SUFFIX[suffix]}{suffix}")
         return cls(str(whole))
+
+
+@lru_cache(maxsize=1024)
+def _nanoseconds(written: str) -> int:
+    """The length of a duration; kept, for the agents of a fleet all say the same few."""
+    return int(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _DURATION_PART.findall(written)))
+
+
+@lru_cache(maxsize=1024)
+def _exact_bytes(written: str) -> Decimal:
+    match = _QUANTITY_PARTS.match(written)
+    assert match is not None, written
+    number, suffix = Decimal(match[1]), match[2]
+    if suffix in _BINARY_SUFFIX:
+        return number * (1 << _BINARY_SUFFIX[suffix])
+    if suffix in _DECIMAL_SUFFIX:
+        return number.scaleb(_DECIMAL_SUFFIX[suffix])
+    return number.scaleb(int(suffix[1:]))
 
 
 def _positive_duration(value: Duration) -> Duration:

@@ -6,6 +6,7 @@ Shared by `python -m kvtune_operator` and `kvtune operator`.
 import asyncio
 import logging
 import os
+import resource
 import signal
 
 from kvtune_operator.cluster import run_cluster
@@ -15,11 +16,28 @@ log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MOST_FILES = 65_536
+"""Connections to agents are kept, one each; many systems allow a process 1,024 files unless it asks."""
 
 
 def serve(settings: ClusterSettings) -> int:
     """Run an operator; return its exit code. Raises as `run_cluster` does."""
+    allow_many_files()
     return asyncio.run(_served(settings))
+
+
+def allow_many_files() -> int:
+    """Raise this process's limit on open files as far as it may be, and is useful; the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        log.warning("open files stay limited", extra={"limit": soft, "error": str(error)})
+        return soft
+    return wanted
 
 
 async def _served(settings: ClusterSettings) -> int:

@@ -171,6 +171,8 @@ def pooled(windows: Sequence[WindowCounts]) -> WindowCounts | Missing:
 
 def _invalid(sample: CounterSample) -> Missing | None:
     """Return why a sample is no set of counters: NaN, infinite, negative, or buckets out of shape."""
+    if _is_sound(sample):
+        return None
     where = f"sample at {sample.at_s:g} s"
     if not math.isfinite(sample.at_s):
         return Missing(reason=MissingReason.NAN, message=f"{where}: the time is not a finite number")
@@ -183,6 +185,16 @@ def _invalid(sample: CounterSample) -> Missing | None:
     if problem := _bucket_problem(sample.ttft_le, sample.ttft_counts):
         return Missing(reason=MissingReason.INCONSISTENT, message=f"{where}: ttft: {problem}")
     return None
+
+
+def _is_sound(sample: CounterSample) -> bool:
+    """Whether there is nothing to tell of a sample: the usual case, without words. False for NaN."""
+    return (
+        math.isfinite(sample.at_s)
+        and all(value is None or 0.0 <= value < math.inf for value in sample.counters)
+        and all(0.0 <= count < math.inf for count in sample.ttft_counts)
+        and _bucket_problem(sample.ttft_le, sample.ttft_counts) is None
+    )
 
 
 def _bucket_problem(bounds: tuple[float, ...], counts: tuple[float, ...]) -> str | None:

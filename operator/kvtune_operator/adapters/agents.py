@@ -129,6 +129,7 @@ class HttpAgents(Agents):
         self, pushes: Mapping[str, Push], token: str
     ) -> dict[str, Accepted | Refused | Unreachable]:
         headers = {"Authorization": f"Bearer {token}"}
+        bodies = {push: canonical(push).encode() for push in set(pushes.values())}
 
         async def send(agent: str) -> Accepted | Refused | Unreachable:
             address = self._address_of(agent)
@@ -137,8 +138,9 @@ class HttpAgents(Agents):
             if not self._insecure and (trouble := exposes_token(address)):
                 return Unreachable(message=trouble)
             url = f"{address}/v1/config"
-            body = canonical(pushes[agent]).encode()
-            answer = await self._fetcher.put(url, body, limit_bytes=REPORT_BYTES, headers=headers)
+            answer = await self._fetcher.put(
+                url, bodies[pushes[agent]], limit_bytes=REPORT_BYTES, headers=headers
+            )
             return answer if isinstance(answer, Unreachable) else _pushed(f"PUT {url}", answer)
 
         return await self._fetcher.for_each(tuple(pushes), send)

@@ -51,8 +51,10 @@ def choose(selector: Selector, pods: Mapping[str, PodSeen], nodes: Mapping[str, 
     labelled = tuple(pod for pod in pods.values() if not pod.finished and _fits(selector.agents, pod.labels))
     placed = labelled
     if wanted:
-        fitting = {node.name for node in (nodes or {}).values() if _fits(selector.nodes, node.labels)}
-        placed = tuple(pod for pod in labelled if pod.node in fitting)
+        known = nodes or {}
+        placed = tuple(
+            pod for pod in labelled if pod.node in known and _fits(selector.nodes, known[pod.node].labels)
+        )
     return Choice(
         labelled=labelled, placed=placed, agents=tuple(pod for pod in placed if pod.port is not None)
     )

@@ -16,7 +16,7 @@ from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.adapters.inventory import View
 from kvtune_operator.adapters.kube_errors import NotAllowed
 from kvtune_operator.adapters.pod_choice import Choice, choose, departures, shortfall
-from kvtune_operator.adapters.pod_records import NodeSeen, PodSeen
+from kvtune_operator.adapters.pod_records import NodeSeen
 from kvtune_operator.ports import Accepted, Agents, Clock, Discovered, Refused, Rivals, Unreachable
 from kvtune_tuner.model import PoolSeen
 
@@ -62,7 +62,7 @@ class PodAgents(Agents):
             agents=tuple(sorted(pod.name for pod in choice.agents)),
             pool=PoolSeen(
                 leaving=departures(choice.agents, nodes or {}, self._clock.now()),
-                contested=self._contested(policy, choice, pods, nodes),
+                contested=self._contested(policy, choice, nodes),
                 reason=reason,
                 message=message,
             ),
@@ -121,16 +121,14 @@ class PodAgents(Agents):
         self,
         policy: KVCachePolicy,
         choice: Choice,
-        pods: Mapping[str, PodSeen],
         nodes: Mapping[str, NodeSeen] | None,
     ) -> dict[str, str]:
         """Agents that an older policy selects too, and its name."""
-        ours = {pod.name for pod in choice.agents}
+        ours = {pod.name: pod for pod in choice.agents}
         found: dict[str, str] = {}
         for rival in self._rivals.older(policy):
             if rival.spec.selector.nodes.match_labels and nodes is None:
                 continue
-            for pod in choose(rival.spec.selector, pods, nodes).agents:
-                if pod.name in ours:
-                    found.setdefault(pod.name, rival.metadata.name)
+            for pod in choose(rival.spec.selector, ours, nodes).agents:
+                found.setdefault(pod.name, rival.metadata.name)
         return found

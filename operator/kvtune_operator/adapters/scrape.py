@@ -38,10 +38,12 @@ class ScrapeMetrics(Metrics):
     ) -> Mapping[str, Counters | Missing]:
         """Samples at engine second `at`, or up to `slack_seconds` before it."""
 
-        async def find(agent: str) -> Counters | Missing:
-            return self._kept(agent, at, slack_seconds) or await self._ask(agent, at, slack_seconds)
+        async def ask(agent: str) -> Counters | Missing:
+            return await self._ask(agent, at, slack_seconds)
 
-        return await self._fetcher.for_each(agents, find)
+        kept = {agent: self._kept(agent, at, slack_seconds) for agent in agents}
+        asked = await self._fetcher.for_each([agent for agent, found in kept.items() if found is None], ask)
+        return {agent: found or asked[agent] for agent, found in kept.items()}
 
     def _reported(self, agent: str, report: Report | Unreachable) -> Counters | Missing:
         if isinstance(report, Unreachable):
