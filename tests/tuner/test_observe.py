@@ -74,6 +74,23 @@ def test_agents_without_counters_yet_are_no_warning_and_lost_ones_are() -> None:
     assert len(run.told(Reason.NO_DATA)) == 1
 
 
+def test_each_reason_why_agents_are_not_ready_is_one_event_until_they_are() -> None:
+    run = loop(gaining())
+    silent = list(run.pool.agents.values())
+    for number in (1, 2, len(silent)):
+        for agent in silent[:number]:
+            agent.down = True
+        run.steps(3)
+    told = run.told(Reason.UNREACHABLE)
+    assert len(told) == 1 and told[0].startswith("1 of "), "a number that changes is no news"
+    for agent in silent:
+        agent.down = False
+    run.steps(2)
+    silent[0].down = True
+    run.steps(2)
+    assert len(run.told(Reason.UNREACHABLE)) == 2
+
+
 def test_no_traffic_is_said_as_such_and_starts_nothing() -> None:
     run = loop(gaining())
     run.pool.set_traffic(run.now - 600, request_rate=0.0)

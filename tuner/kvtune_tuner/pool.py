@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.status import Truth
-from kvtune_tuner.draft import Draft, condition, with_condition
+from kvtune_tuner.draft import Draft, condition, with_condition, with_event, with_warning
 from kvtune_tuner.leavers import replaced, staying
 from kvtune_tuner.model import Hold
 
@@ -55,9 +55,12 @@ def _too_few(draft: Draft, usable: int) -> Hold:
 
 
 def described(draft: Draft) -> Draft:
-    """Set the conditions AgentsReady and Exclusive."""
+    """Set the conditions AgentsReady and Exclusive; each new reason why agents are not ready is an event."""
     ready, found = _ready(draft)
-    truth = Truth.TRUE if ready else Truth.FALSE
+    truth, old = Truth.TRUE if ready else Truth.FALSE, condition(draft.status, ConditionType.AGENTS_READY)
+    if not ready and (old is None or (old.status, old.reason) != (truth, found.reason)):
+        expected = found.reason is Reason.MIXED_VERSIONS  # a rollout is nobody's fault
+        draft = (with_event if expected else with_warning)(draft, found.reason, found.message)
     return _exclusive(with_condition(draft, ConditionType.AGENTS_READY, truth, found.reason, found.message))
 
 
