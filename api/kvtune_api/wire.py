@@ -110,8 +110,11 @@ class Counters:
     at: Moment
     """The moment, engine seconds."""
 
-    started_at: Moment
-    """When the counting process started, engine seconds; another value means that the counters began anew."""
+    started_at: Moment | None = None
+    """When the counting process started, engine seconds; another value means that the counters began anew.
+
+    None: not known. Then a counter that falls has begun anew.
+    """
 
     requests: Count | None = None
     prompt_tokens: Count | None = None

@@ -154,7 +154,7 @@ class PrometheusMetrics(Metrics):
 
     def _alone(self, at: float) -> Counters | None:
         """Counters to which only queries of the user's own are added, where these replace what is needed."""
-        return Counters(at=at, started_at=0.0) if {"prompt_tokens", "hit_tokens"} <= self._own else None
+        return Counters(at=at) if {"prompt_tokens", "hit_tokens"} <= self._own else None
 
     def _stale(self, agent: str, span: _Span) -> Missing:
         """Why there is no fresh sample: an old one, or none at all."""

@@ -162,7 +162,7 @@ def _counters(
             Counters,
             {
                 "at": at,
-                "started_at": scrape.get((table.started_at, ""), UNKNOWN_START),
+                "started_at": scrape.get((table.started_at, "")),
                 "ttft": _histogram(scrape, table),
                 **values,
             },
@@ -170,10 +170,6 @@ def _counters(
     except SpecError as error:
         text = f"{pod}: counters at {scraped_at:.3f}: {error.problems[0]}"[:400]
         return Missing(reason=MissingReason.INCONSISTENT, message=text)
-
-
-UNKNOWN_START = 0.0
-"""Where no start is exposed: equal at all times, so counters that fall are CounterDecreased, not a guess."""
 
 
 def _bounds(scrape: Mapping[tuple[str, str], float], table: Table) -> list[str]:
