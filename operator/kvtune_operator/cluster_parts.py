@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import chain
 
-from kvtune_api.errors import Unavailable
+from kvtune_api.errors import Conflict, Unavailable
 from kvtune_api.names import POLICIES, Reason
 from kvtune_api.operator_config import AgentAccess, OperatorConfig
 from kvtune_api.policy import KVCachePolicy
@@ -24,6 +24,7 @@ from kvtune_operator.adapters.kube_errors import Absent
 from kvtune_operator.adapters.kubernetes_events import KubernetesEvents
 from kvtune_operator.adapters.kubernetes_forms import UnreadableStatus, collection, policy_in
 from kvtune_operator.adapters.kubernetes_objects import KubernetesObjects
+from kvtune_operator.adapters.kubernetes_orphans import free_orphans
 from kvtune_operator.adapters.pods import PodAgents
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.adapters.source_adapters import SourceAdapters
@@ -119,6 +120,17 @@ class Parts:
             key = (metadata["namespace"], metadata["name"])
             listed.append(Listed(key=key, mark=mark_of(metadata), stored=stored))
         return tuple(listed)
+
+    async def free_orphans(self) -> None:
+        """Free experiments whose policy was freed by hand while nobody ran; what fails is logged."""
+        for namespace in self._settings.watch_namespaces or (None,):
+            try:
+                freed = await free_orphans(self._kube, namespace)
+            except (Unavailable, Conflict) as error:
+                log.warning("orphaned experiments not freed", extra={"error": str(error)})
+                continue
+            if freed:
+                log.info("orphaned experiments freed", extra={"experiments": ", ".join(freed)})
 
     async def highest_token(self, listed: tuple[Listed, ...]) -> int:
         """The highest fencing token that any agent of any policy reports; who does not answer is left out."""

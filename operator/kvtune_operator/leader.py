@@ -22,7 +22,7 @@ from kvtune_operator.live_config import LiveConfig
 from kvtune_operator.observed import ObservedClock
 from kvtune_operator.policy_tasks import Hooks, PolicyTasks
 from kvtune_operator.reconcile import RunEnd
-from kvtune_operator.task_clock import TaskClock, offset_seconds
+from kvtune_operator.task_clock import TaskClock, first_delay_seconds, offset_seconds
 
 if TYPE_CHECKING:
     from kvtune_operator.cluster_parts import Parts
@@ -88,6 +88,7 @@ class Leader:
         self._leave = asyncio.Event()
         self._token = 0
         self._started = 0
+        self._first_delays: dict[Key, float] = {}
         self._tasks = PolicyTasks(
             self._run_policy, clock.sleep, Hooks(crashed=self._crashed, ended=self._ended)
         )
@@ -113,12 +114,16 @@ class Leader:
         """Settings, policies, token: what nothing can be done without. Waits for each, and says so."""
         await self._config.refresh()
         listed = await self._patiently(self._parts.policies)
+        await self._parts.free_orphans()
         floor = await self._parts.highest_token(listed)
         self._token = await self._patiently(lambda: self._lease.take_token(floor))
         self._telemetry.leads(self._token)
         log.info("started", extra={"token": self._token, "policies": len(listed)})
         self._vitals.waits_for = ""
-        for item in listed:
+        for index, item in enumerate(listed):
+            self._first_delays[item.key] = first_delay_seconds(
+                index, len(listed), self._settings.tick_seconds
+            )
             self._tasks.seen(item.key, item.mark)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -198,6 +203,8 @@ class Leader:
         )
         self._started += 1
         self._vitals.pulse.steps[name] = self._clock.monotonic()
+        if delay := self._first_delays.pop(key, 0.0):
+            await own.pause(delay)
         clock = ObservedClock(own, self._vitals.pulse, self._telemetry, self._clock.monotonic, policy=name)
         async with self._parts.reconciler(key, clock, self._token) as reconciler:
             return await reconciler.run(key[1], self._restore, self._leave)
