@@ -10,6 +10,10 @@ GOLDEN = 0.6180339887498949
 """Multiples of it, modulo 1, lie evenly in [0, 1) however many there are."""
 
 LEAST_SECONDS = 0.05
+FIRST_APART_SECONDS = 0.1
+"""Between the first steps of tasks that start together. Measured: 50 policies of 20 agents that take their
+first step at once keep a busy machine's loop from renewing a lease of 6 s."""
+
 STOPPING_SECONDS = 1.0
 """Between two steps while incumbents are restored."""
 
@@ -17,6 +21,11 @@ STOPPING_SECONDS = 1.0
 def offset_seconds(index: int, tick_seconds: float) -> float:
     """When in the interval the task with this number ticks."""
     return (index * GOLDEN) % 1.0 * tick_seconds
+
+
+def first_delay_seconds(index: int, count: int, tick_seconds: float) -> float:
+    """When the task with this place among `count` that start together takes its first step: within a tick."""
+    return index * min(FIRST_APART_SECONDS, tick_seconds / max(1, count))
 
 
 class TaskClock(Clock):
@@ -43,8 +52,12 @@ class TaskClock(Clock):
 
     async def sleep(self, seconds: float) -> None:
         """Sleep until the task's next moment, whatever the grid says; a waking ends it early."""
+        await self.pause(self._until_next())
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep for so long; a waking ends it early."""
         woken = asyncio.ensure_future(self._waker.wait())
-        slept = asyncio.ensure_future(self._clock.sleep(self._until_next()))
+        slept = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait((woken, slept), return_when=asyncio.FIRST_COMPLETED)
         finally:

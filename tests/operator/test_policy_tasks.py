@@ -10,7 +10,7 @@ import pytest
 from kvtune_operator.house import Key
 from kvtune_operator.policy_tasks import Hooks, Mark, PolicyTasks
 from kvtune_operator.reconcile import RunEnd
-from kvtune_operator.task_clock import TaskClock, offset_seconds
+from kvtune_operator.task_clock import TaskClock, first_delay_seconds, offset_seconds
 from tests.fakes.clock import FakeClock
 
 A, B = ("chat", "a"), ("chat", "b")
@@ -225,3 +225,12 @@ def test_fifty_policies_tick_spread_over_the_interval() -> None:
 
     assert max(gaps) < 3 * 5.0 / 50
     assert min(gaps) > 0.03
+
+
+def test_the_first_steps_of_policies_that_start_together_lie_apart_and_within_a_tick() -> None:
+    for count in (1, 2, 50, 500):
+        moments = [first_delay_seconds(index, count, 5.0) for index in range(count)]
+        assert moments[0] == 0.0
+        assert len(set(moments)) == count
+        assert moments[-1] < 5.0
+        assert moments[-1] <= 0.1 * count
