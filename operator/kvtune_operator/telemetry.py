@@ -44,7 +44,8 @@ class Telemetry:
         self._deltas = Gauge(Metric.CONTROL_DELTAS, "Deltas judged so far.", policy, registry=new)
         self._pushes = Counter(Metric.CONTROL_PUSHES, "Pushes by outcome.", [LABEL_OUTCOME], registry=new)
         self._missing = Counter(Metric.CONTROL_MISSING, "Missing samples.", [LABEL_REASON], registry=new)
-        self._ended_before: set[str] = set()
+        self._last_ended: dict[str, str] = {}
+        """By policy: its experiments follow one another, so one name each is enough, for months."""
 
     def tick(self, seconds: float) -> None:
         """Count one step and its wall time."""
@@ -77,16 +78,17 @@ class Telemetry:
 
     def experiment(self, policy: str, experiment: KVCacheExperiment) -> None:
         """Show the running experiment's evidence, or count an ended one (once)."""
-        status, name = experiment.status, f"{policy}/{experiment.metadata.name}"
+        status, name = experiment.status, experiment.metadata.name
         if status.outcome is None:
             _set(self._e_value, (policy,), status.evidence.e_value)
             _set(self._deltas, (policy,), float(status.evidence.deltas))
-        elif name not in self._ended_before:
-            self._ended_before.add(name)
+        elif name != self._last_ended.get(policy):
+            self._last_ended[policy] = name
             self._ended.labels(policy, status.outcome, status.reason or "").inc()
 
     def gone(self, policy: str) -> None:
         """Drop the state of a policy that is gone; what was counted stays."""
+        self._last_ended.pop(policy, None)
         for gauge in (self._phase, self._sli, self._target, self._e_value, self._deltas):
             for sample in tuple(family for metric in gauge.collect() for family in metric.samples):
                 if sample.labels.get(LABEL_POLICY) == policy:

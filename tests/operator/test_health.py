@@ -1,6 +1,8 @@
 """The control plane's own endpoint: alive, ready, metrics and status, and what its ports tell it."""
 
+import gc
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -133,6 +135,27 @@ async def test_an_experiment_that_has_ended_is_counted_once_and_leaves_no_eviden
     found = await rig.metrics()
     assert found[(f"{Metric.CONTROL_EXPERIMENTS}_total", "Promoted,chat,Superior")] == 1
     assert (Metric.CONTROL_E_VALUE, "chat") not in found
+
+
+def test_case_42_nothing_is_kept_of_each_experiment_that_has_ended() -> None:
+    telemetry, running = Telemetry(), experiment()
+    ended = replace(running.status, outcome=Outcome.PROMOTED, reason=OutcomeReason.SUPERIOR)
+
+    def end(numbers: range) -> None:
+        for number in numbers:
+            metadata = replace(running.metadata, name=f"chat-{number:05}")
+            telemetry.experiment("ai/chat", replace(running, metadata=metadata, status=ended))
+
+    end(range(100))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        end(range(100, 2100))
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 20_000, "bytes over 2,000 experiments"
 
 
 async def test_a_failing_store_is_counted(rig: Rig) -> None:
