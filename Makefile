@@ -68,7 +68,7 @@ bench: install-dev ## Measure the figures of docs/benchmarks.md
 .PHONY: bench-kubernetes
 bench-kubernetes: install-dev ## Measure the operator at scale: 50 x 20 and 1 x 1,000 agents (about 15 minutes)
 	@$(BIN)/python -m tools.controlplane build
-	$(BIN)/python -m tests.benchmarks kubernetes $(ARGS)
+	$(BIN)/python -m tests.benchmarks kubernetes soak $(ARGS)
 
 # The pins for every Python that the project supports, with hashes, naming no host.
 LOCK := env -u PIP_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -11,7 +11,17 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from tests.benchmarks import eprocess, kubernetes, replay_arms, safety, search, throughput, tick, verdicts
+from tests.benchmarks import (
+    eprocess,
+    kubernetes,
+    kubernetes_soak,
+    replay_arms,
+    safety,
+    search,
+    throughput,
+    tick,
+    verdicts,
+)
 from tests.benchmarks.document import PATH, Provenance, section, written
 from tests.benchmarks.parallel import told
 from tests.benchmarks.study import Benchmark, Effort
@@ -26,9 +36,10 @@ BENCHMARKS = {
     "tick": Benchmark(title="One tick of the control plane", measure=tick.measure),
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
+    "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
 }
-BY_NAME_ONLY = ("kubernetes",)
-"""Not among all: it needs a control plane (`make bench-kubernetes`)."""
+BY_NAME_ONLY = ("kubernetes", "soak")
+"""Not among all: they need a control plane (`make bench-kubernetes`)."""
 
 
 def main(arguments: list[str]) -> int:
