@@ -39,7 +39,7 @@ class ExperimentSpec:
     policy_uid: Annotated[str, Field(max_length=64)]
     """UID of the policy."""
 
-    policy_spec: PolicySpec
+    policy_spec: Annotated[PolicySpec, Packed()]
     """Snapshot of the policy at the start."""
 
     policy_hash: Annotated[str, Field(max_length=64)]
@@ -192,7 +192,9 @@ class ExperimentStatus:
     deadline: float = 0.0
     """Engine seconds by which this phase must have ended."""
 
-    epoch: Epoch | None = None
+    epoch: Annotated[Epoch | None, Packed()] = None
+    """The epoch that runs now; the condition Running says its bounds."""
+
     generation: int = 0
     """Push generation of the newest assignment of this experiment."""
 

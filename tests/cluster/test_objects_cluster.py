@@ -35,8 +35,7 @@ from tools.controlplane.access import Access
 from tools.controlplane.clock import until
 
 GONE_SECONDS = 60.0
-DESCRIBED_LINES = 170
-"""60 of them are the snapshot of the policy's spec."""
+DESCRIBED_LINES = 130
 
 
 @pytest.fixture

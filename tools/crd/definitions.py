@@ -114,12 +114,6 @@ EXPERIMENT_COLUMNS = (
     Column(name="Why", path=".spec.why", meaning="Why it was proposed.", wide=True),
 )
 
-SNAPSHOT: Schema = {
-    "type": "object",
-    "x-kubernetes-preserve-unknown-fields": True,
-}
-"""A policy's spec at the start of an experiment, kept to the byte: a newer version's fields too."""
-
 IMMUTABLE = {
     "rule": "self == oldSelf",
     "message": "an experiment's spec never changes: it holds what is judged",
@@ -135,8 +129,6 @@ def experiment_crd() -> dict[str, Any]:
     """Return the CustomResourceDefinition of KVCacheExperiment."""
     schema = _schema(KVCacheExperiment)
     spec = schema["properties"]["spec"]
-    held = spec["properties"]["policySpec"]
-    spec["properties"]["policySpec"] = {"description": held["description"], **SNAPSHOT}
     schema["properties"]["spec"] = {**without_defaults(spec), RULES_KEY: [IMMUTABLE]}
     return _crd(KVCacheExperiment, names.EXPERIMENTS, "kvx", EXPERIMENT_COLUMNS, schema)
 
