@@ -81,14 +81,14 @@ async def test_without_agents_the_reason_is_told() -> None:
     )
 
 
-async def test_agents_of_an_older_policy_are_contested() -> None:
-    cluster = Cluster(pods=[pod("a", labels=APP), pod("b"), pod("c", "n2", labels=APP)])
+async def test_agents_of_an_older_policy_are_contested_and_not_ours() -> None:
+    cluster = Cluster(pods=[pod("a", labels=APP), pod("b"), pod("c", "n2", labels=APP, ready=False)])
     rivals = [policy("first", selector=CHAT), policy("second", selector={**CHAT, **H200})]
     async with world(cluster, rivals=rivals) as made:
         found = await made.agents.discover(policy())
 
-    assert found.agents == ("a", "b", "c")
-    assert found.pool.contested == {"a": "first", "c": "first"}
+    assert found.agents == ("b",)
+    assert found.pool == PoolSeen(contested={"a": "first", "c": "first"})
 
 
 async def test_without_a_right_to_see_nodes_a_policy_without_node_labels_works() -> None:

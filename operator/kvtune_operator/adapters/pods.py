@@ -43,8 +43,9 @@ class PodAgents(Agents):
         self._clock = clock
 
     async def discover(self, policy: KVCachePolicy) -> Discovered:
-        """The pods that the policy selects; raise `Unavailable` when nodes or pods are not known now.
+        """The pods that the policy selects and no older one does.
 
+        Raises `Unavailable` when nodes or pods are not known now.
         A right that is lacking is a reason for a policy at rest; while an experiment is live it is
         `Unavailable`, for agents that cannot be seen have not left.
         """
@@ -58,11 +59,13 @@ class PodAgents(Agents):
         choice = choose(policy.spec.selector, pods, nodes)
         short = shortfall(policy.spec.selector, self._view.namespace, choice, nodes)
         reason, message = short or await self._no_token(policy, choice) or (None, "")
+        contested = self._contested(policy, choice, nodes)
+        ours = [pod for pod in choice.agents if pod.name not in contested]
         return Discovered(
-            agents=tuple(sorted(pod.name for pod in choice.agents)),
+            agents=tuple(sorted(pod.name for pod in ours)),
             pool=PoolSeen(
-                leaving=departures(choice.agents, nodes or {}, self._clock.now()),
-                contested=self._contested(policy, choice, nodes),
+                leaving=departures(ours, nodes or {}, self._clock.now()),
+                contested=contested,
                 reason=reason,
                 message=message,
             ),
