@@ -160,9 +160,12 @@ def short(*, experiment: Mapping[str, Any] | None = None, **spec: Any) -> Object
 
 @contextmanager
 def farm(
-    access: Access, namespace: str, folder: Path, *herds: Herd, own_token: bool = True
+    access: Access, namespace: str, folder: Path, *herds: Herd, operator: str | None = None
 ) -> Iterator[Farm]:
-    """Serve herds as ready pods of a namespace; with a Secret of their write token unless there is one."""
+    """Serve herds as ready pods of a namespace, with the Secret of their write token.
+
+    `operator` is the namespace of the operator that may read it, where that is another one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     node = node_name(namespace)
     plan = folder / "farm.json"
@@ -179,7 +182,7 @@ def farm(
     try:
         made = Farm(access, namespace, process, herds)
         _node(access, namespace, node)
-        opt_in(access, namespace)
+        opt_in(access, namespace, operator or namespace)
         _secret(access, namespace)
         for herd in herds:
             for name, address in addresses[herd.name].items():
@@ -197,13 +200,13 @@ def farm(
                 access.call("DELETE", path)
 
 
-def opt_in(access: Access, namespace: str) -> None:
-    """Let the operator of this namespace read the agents' write token, as examples/agent.yaml does."""
+def opt_in(access: Access, namespace: str, operator: str) -> None:
+    """Let the operator of a namespace read the agents' write token here, as examples/agent.yaml does."""
     root = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     for document in documents("agent.yaml"):
         if document["kind"] in ("Role", "RoleBinding"):
             for subject in document.get("subjects", ()):
-                subject["namespace"] = namespace
+                subject["namespace"] = operator
             access.call("POST", f"{root}/{document['kind'].lower()}s", document)
 
 

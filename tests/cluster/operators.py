@@ -34,7 +34,7 @@ def rights(access: Access, namespace: str, example: str = "operator.yaml") -> It
     made = []
     for document in documents(example):
         if (kind := document["kind"]) in _PATHS:
-            body = _moved(document, namespace)
+            body = placed(document, namespace)
             root = _PATHS[kind].format(namespace)
             access.call("POST", root, body)
             made.append(f"{root}/{body['metadata']['name']}")
@@ -46,11 +46,13 @@ def rights(access: Access, namespace: str, example: str = "operator.yaml") -> It
                 access.call("DELETE", path)
 
 
-def _moved(document: Object, namespace: str) -> Object:
+def placed(document: Object, namespace: str) -> Object:
     """The document in a namespace of a test; cluster-wide names become the test's own."""
     body = copy.deepcopy(document)
     if "namespace" in body["metadata"]:
         body["metadata"]["namespace"] = namespace
+    if body["kind"] == "Namespace":
+        body["metadata"]["name"] = namespace
     if body["kind"].startswith("Cluster"):
         body["metadata"]["name"] += f"-{namespace}"
     if body.get("roleRef", {}).get("kind") == "ClusterRole":

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.processes import until
-from tools.controlplane.access import Access, Answered
+from tools.controlplane.access import Access
+from tools.controlplane.errors import Answered
 from tools.kubelet_standin.started import StandinProcess
 
 Object = dict[str, Any]
