@@ -109,7 +109,11 @@ class Gatherer:
         try:
             sources = self._house.sources(policy)
         except SpecError as error:
-            return Invalid(metadata=policy.metadata, status=policy.status, error=error)
+            if experiment is None:
+                return Invalid(metadata=policy.metadata, status=policy.status, error=error)
+            policy = replace(policy, spec=experiment.spec.policy_spec)
+            invalid = invalid or str(error)
+            sources = Sources(metrics=_NoMetrics(str(error)))
         seen = await self._seen(policy, experiment, sources, situation, invalid)
         return Gathered(seen=seen, existing=experiment, stored=stored)
 
@@ -178,6 +182,23 @@ class Gatherer:
         agents = tuple(newest)
         answers = await asyncio.gather(*(_at(metrics, agents, at, slack) for at, slack in wanted.items()))
         return dict(zip(wanted, answers, strict=True))
+
+
+class _NoMetrics(Metrics):
+    """Metrics that cannot be asked: for the end of an experiment whose sources are not known any more."""
+
+    def __init__(self, why: str) -> None:
+        self._missing = Missing(reason=MissingReason.NO_DATA, message=why)
+
+    async def newest(self, reports: Mapping[str, Report | Unreachable]) -> Mapping[str, Counters | Missing]:
+        """Nothing."""
+        return dict.fromkeys(reports, self._missing)
+
+    async def counters_at(
+        self, agents: Sequence[str], at: float, *, slack_seconds: float = 0.0
+    ) -> Mapping[str, Counters | Missing]:
+        """Nothing."""
+        return dict.fromkeys(agents, self._missing)
 
 
 async def _newest(
