@@ -1,6 +1,7 @@
 """Agents that answer nonsense, slowly, too much or not at all: one of them never hides the others."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from kvtune_api.codec import canonical
 from kvtune_api.errors import Unavailable
 from kvtune_api.wire import Report
 from kvtune_operator.adapters.agents import HttpAgents, TokenFile, exposes_token
-from kvtune_operator.adapters.fetch import REPORT_BYTES, Fetcher, fetching
+from kvtune_operator.adapters.fetch import REPORT_BYTES, SHARED, Answer, Fetcher, fetching
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from tests.fakes.pool import Pool
 from tests.fakes.samples import cache_config, policy, push
@@ -382,3 +383,39 @@ async def test_at_most_so_many_agents_are_asked_at_once() -> None:
 
     assert len(answers) == 40
     assert most == 4
+
+
+async def test_callers_that_ask_at_the_same_time_share_a_bound() -> None:
+    busy, most = 0, 0
+    bound, go = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal busy, most
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                busy += 1
+                most = max(most, busy)
+                if busy == SHARED * 4:
+                    bound.set()
+                await go.wait()
+                busy -= 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+
+        async with fetching(parallel=4, timeout_seconds=60) as fetcher:
+
+            async def ask(agent: str) -> Answer | Unreachable:
+                return await fetcher.get(f"http://127.0.0.1:{port}/{agent}", limit_bytes=9, accept="*/*")
+
+            callers = [asyncio.ensure_future(fetcher.for_each("abcdefghij", ask)) for _ in range(8)]
+            await bound.wait()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            go.set()
+            answers = await asyncio.gather(*callers)
+
+    assert [len(answer) for answer in answers] == [10] * 8
+    assert most == SHARED * 4
