@@ -1,6 +1,7 @@
 """Operators, one farm and many policies in one namespace: what the tests of lives and kills stand on."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from tools.controlplane.errors import Answered
 
 Object = dict[str, Any]
 SETTINGS = "maxExperiments: 100\n"
+PATIENT_LEASE_SECONDS = 15.0
+"""Not lost on a machine that is busy with other tests."""
 
 
 class World:
@@ -40,7 +43,8 @@ class World:
     def start(self, *args: object) -> Operator:
         """Start one more operator."""
         name = f"operator-{len(self.operators) + 1}"
-        made = Operator(self.access, self.namespace, self.folder / name, name, *args)
+        lease = f"--lease={PATIENT_LEASE_SECONDS}"
+        made = Operator(self.access, self.namespace, self.folder / name, name, lease, *args)
         self.operators.append(made)
         return made
 
@@ -91,8 +95,14 @@ class World:
         return sorted(found, key=lambda item: str(item["metadata"]["name"]))
 
     def until(self, ask: Callable[[], Any], what: str) -> Any:
-        """Wait for an answer that is not empty; show all policies otherwise."""
-        return until(lambda: ask() or None, what, self.describe)
+        """Wait for an answer that is not empty; fail at once when the newest operator has ended by itself."""
+
+        def found() -> Any:
+            code = self.operators[-1].process.poll() if self.operators else None
+            assert code in (None, -signal.SIGKILL), f"the operator ended with {code}: {self.describe()}"
+            return ask() or None
+
+        return until(found, what, self.describe)
 
     def until_phase(self, policy: str, *phases: str) -> None:
         """Wait for one of some phases."""
