@@ -3,6 +3,7 @@
     KvtuneError
     +-- SpecError     tell the user: what they wrote is wrong (all problems at once, each with its field path)
     +-- Unavailable   try later: a port (agent, metrics, store) did not answer or answered nonsense
+    |   +-- Forbidden tell the user, too: a right that we lack will not come by itself
     +-- Conflict      re-read and recompute: somebody else wrote the object first
     +-- Corrupt       tell the user, never guess: a stored file cannot be read as what it claims to be
 
@@ -39,6 +40,10 @@ class SpecError(KvtuneError):
 
 class Unavailable(KvtuneError):
     """Say that a port failed; the next tick tries again."""
+
+
+class Forbidden(Unavailable):
+    """Say which right is lacking; until somebody gives it every try fails."""
 
 
 class Conflict(KvtuneError):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from enum import StrEnum
 
-from kvtune_api.errors import Conflict, Unavailable
+from kvtune_api.errors import Conflict, Forbidden, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase, Reason
 from kvtune_operator.gather import Gathered, Gatherer, GatherSettings, Situation
@@ -41,7 +41,7 @@ class RunEnd(StrEnum):
 
 
 class Reconciler:
-    """Reconciles policies through its ports. Holds no state but its token, and what was refused last."""
+    """Reconciles one policy through its ports. Holds no state but its token, and what it has told last."""
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Reconciler:
         self._settings = settings
         self._fenced = False
         self._refusals: set[str] = set()
+        self._lacking = ""
+        """The right whose lack was told last."""
 
     async def run(self, policy: str, stop: asyncio.Event, leave: asyncio.Event | None = None) -> RunEnd:
         """Tick until the policy is gone, we are fenced, or `stop` is set and all is restored.
@@ -91,12 +93,29 @@ class Reconciler:
     async def safe_tick(self, policy: str, *, shutdown: bool) -> RunEnd | None:
         """One tick; a port that fails is told of and tried again in the next."""
         try:
-            return await self.tick(policy, shutdown=shutdown)
+            done = await self.tick(policy, shutdown=shutdown)
+            self._lacking = ""
+            return done
         except Unavailable as error:
             log.warning("tick failed, trying again", extra={"policy": policy, "error": str(error)})
+            if isinstance(error, Forbidden):
+                await self._tell_lacking(policy, str(error))
         except Conflict as error:
             log.warning("lost the race for an object", extra={"policy": policy, "error": str(error)})
         return None
+
+    async def _tell_lacking(self, policy: str, message: str) -> None:
+        """Leave an event at the policy: a right that is lacking may keep us from writing any status."""
+        if message == self._lacking:
+            return
+        self._lacking = message
+        event = Event(type=EventType.WARNING, reason=Reason.FORBIDDEN, message=message[:MESSAGE_LIMIT])
+        try:
+            stored = await self._objects.policy(policy)
+        except Unavailable:
+            return  # it may be this very right
+        if stored is not None:
+            await self._events.record(stored, (event,), self._clock.now())
 
     async def tick(self, policy: str, *, shutdown: bool = False) -> RunEnd | None:
         """Gather, plan, act once. Raises `Unavailable` when a port fails as a whole."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kvtune_api.errors import Conflict, Unavailable
+from kvtune_api.errors import Conflict, Forbidden, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import FINALIZER
@@ -24,6 +24,9 @@ class FakeObjects(Objects):
         self._version = 0
         self.broken: str | None = None
         """Why nothing can be read or written, while set."""
+
+        self.lacking: str | None = None
+        """The right that we lack to write statuses, while set."""
 
         self.writes = 0
         """How many writes were carried out."""
@@ -76,6 +79,8 @@ class FakeObjects(Objects):
     async def put_policy_status(self, policy: Stored, status: PolicyStatus) -> Stored:
         """Write the status if nobody has written since `policy` was read."""
         self._check()
+        if self.lacking is not None:
+            raise Forbidden(self.lacking)
         held = self._policies.get(policy.metadata.name)
         if held is None or held.metadata.resource_version != policy.metadata.resource_version:
             raise Conflict(f"policy {policy.metadata.name}: was written by somebody else")

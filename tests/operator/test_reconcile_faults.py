@@ -50,6 +50,16 @@ async def test_a_store_that_fails_is_an_error_of_its_tick_not_of_the_run() -> No
     assert await plane.plane.safe_tick(NAME, shutdown=False) is None
 
 
+async def test_a_right_that_is_lacking_is_one_event_until_it_is_given() -> None:
+    plane = control()
+    plane.objects.lacking = "may not update kvcachepolicies/status in namespace chat"
+    await plane.ticks(5)
+    [told] = plane.told_of(Reason.FORBIDDEN)
+    assert told.message == plane.objects.lacking
+    plane.objects.lacking = None
+    await plane.until_phase(Phase.MEASURING)
+
+
 async def test_case_28_a_lost_race_is_read_again_and_loses_no_evidence() -> None:
     plane = control(spec=RESTED)
     chance = Random(7)

@@ -15,9 +15,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from kvtune_api.errors import Conflict, KvtuneError, Unavailable
+from kvtune_api.errors import Conflict, Forbidden, KvtuneError, Unavailable
+from kvtune_api.names import POLICIES
 
 MESSAGE_SHOWN = 300
+_OWNED = "cannot set blockOwnerDeletion"
+"""So the API server says it when we may not update the finalizers of an owner: our owners are policies."""
 
 
 class Gone(Unavailable):
@@ -36,7 +39,7 @@ class Overloaded(Unavailable):
         self.retry_after_seconds = retry_after_seconds
 
 
-class NotAllowed(Unavailable):
+class NotAllowed(Forbidden):
     """Say which right is missing."""
 
 
@@ -90,6 +93,9 @@ def failure(what: Deed, status: int, body: bytes, retry_after: str | None = None
             return NotAllowed(f"the API server does not accept our credentials (to {what}, HTTP 401)")
         case 403 if _is_terminating(said):
             return Terminating(f"namespace {what.namespace} is being deleted (to {what})")
+        case 403 if _OWNED in message:  # only where the plugin OwnerReferencesPermissionEnforcement is on
+            right = f"may not update {POLICIES}/finalizers {what.place}"
+            return NotAllowed(f"{right} (HTTP 403 to {what}: {message})")
         case 403:
             return NotAllowed(f"may not {what.verb} {what.resource} {what.place} (HTTP 403: {message})")
         case 404:
