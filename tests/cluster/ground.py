@@ -32,12 +32,19 @@ class Ground:
         return name
 
     def pod(
-        self, name: str, node: str, *, port: str = "kvtune", ready: bool = True, at: tuple[str, int] = PLACE
+        self,
+        name: str,
+        node: str,
+        *,
+        port: str = "kvtune",
+        ready: bool = True,
+        at: tuple[str, int] = PLACE,
+        labels: dict[str, str] | None = None,
     ) -> None:
         """A pod on a node, running, at an address and port."""
         ip, number = at
         container = {"name": "agent", "image": "none", "ports": [{"name": port, "containerPort": number}]}
-        metadata = {"name": name, "labels": dict(APP)}
+        metadata = {"name": name, "labels": labels or dict(APP)}
         spec = {"nodeName": node, "containers": [container]}
         self.access.call("POST", self.pods_path, {"metadata": metadata, "spec": spec})
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
