@@ -144,6 +144,28 @@ async def test_an_overloaded_server_may_say_for_how_long(
     assert error.retry_after_seconds == seconds
 
 
+async def test_an_overloaded_server_is_asked_nothing_more_until_it_has_had_its_rest(kubeconfig: Path) -> None:
+    heard = []
+
+    async def hear(head: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        heard.append(head)
+        return 429, said(429)
+
+    async with hearing(hear) as address, at(address, kubeconfig, timeout_seconds=SHORT) as kube:
+        for _ in range(3):
+            with pytest.raises(Overloaded):
+                await kube.get(POLICY)
+        with pytest.raises(Overloaded, match="not asked, the API server is overloaded") as caught:
+            await kube.get(PODS)
+        assert len(heard) == 1
+        assert caught.value.retry_after_seconds is not None
+        assert caught.value.retry_after_seconds <= SHORT, "never longer than a call may take"
+        async with asyncio.timeout(10):
+            while len(heard) < 2:
+                with pytest.raises(Overloaded):
+                    await kube.get(POLICY)
+
+
 @pytest.mark.parametrize("body", [b"<html>no</html>", b"", b"[1]", b'"x"', b"[" * 100_000, b"\xff\xfe"])
 async def test_nonsense_is_unavailable(kubeconfig: Path, body: bytes) -> None:
     async with answering(body) as address, at(address, kubeconfig) as kube:

@@ -19,10 +19,10 @@ import yaml
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
 
-from kvtune_api.errors import Conflict, Problem, SpecError, Unavailable
+from kvtune_api.errors import Conflict, KvtuneError, Problem, SpecError, Unavailable
 from kvtune_operator.adapters.kube_answers import Json, change, json_object, lines, whole
 from kvtune_operator.adapters.kube_credentials import configuration_of
-from kvtune_operator.adapters.kube_errors import Absent, Deed, Gone, Rejected, deed, failure
+from kvtune_operator.adapters.kube_errors import Absent, Deed, Gone, Overloaded, Rejected, deed, failure
 
 Query = str | int | bool
 T = TypeVar("T")
@@ -31,6 +31,9 @@ CONNECT_SECONDS = 5.0
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+BACK_OFF_SECONDS = 1.0
+"""After 429 without a Retry-After."""
 
 LIST_PAGE = 500
 LIST_ATTEMPTS = 3
@@ -53,6 +56,7 @@ class Kube:
         self._api = api
         self._timeout_seconds = timeout_seconds
         self._on_call = on_call
+        self._held_until = 0.0
 
     async def get(self, path: str, **query: Query) -> Json | None:
         """An object; None when it is not there."""
@@ -188,6 +192,7 @@ class Kube:
     async def _answer(self, asked: "_Asked", total_seconds: float) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful answer, its body not yet read."""
         what = asked.what
+        self._check_held(what)
         self._on_call(what.verb, what.resource)
         try:
             async with asyncio.timeout(self._timeout_seconds):
@@ -195,12 +200,27 @@ class Kube:
             async with answer:
                 if answer.status >= 300:
                     said = await whole(what, answer)
-                    raise failure(what, answer.status, said, answer.headers.get("Retry-After"))
+                    raise self._noted(failure(what, answer.status, said, answer.headers.get("Retry-After")))
                 yield answer
         except TimeoutError as error:
             raise Unavailable(f"{what}: no whole answer within {total_seconds:g} s") from error
         except (aiohttp.ClientError, ConfigException, OSError) as error:
             raise Unavailable(f"{what}: {type(error).__name__} {error}".rstrip()) from error
+
+    def _check_held(self, what: Deed) -> None:
+        """Fail at once while the API server has asked for fewer calls: it counts those of all policies."""
+        left = self._held_until - asyncio.get_running_loop().time()
+        if left > 0:
+            text = f"{what}: not asked, the API server is overloaded (HTTP 429)"
+            raise Overloaded(text, retry_after_seconds=left)
+
+    def _noted(self, error: KvtuneError) -> KvtuneError:
+        """Make no call for as long as the API server asks, but not longer than a call may take."""
+        if isinstance(error, Overloaded):
+            asked = error.retry_after_seconds
+            seconds = min(BACK_OFF_SECONDS if asked is None else asked, self._timeout_seconds)
+            self._held_until = asyncio.get_running_loop().time() + seconds
+        return error
 
     async def _sent(self, asked: "_Asked", total_seconds: float) -> aiohttp.ClientResponse:
         headers = {"Accept": asked.accept, "Accept-Encoding": "identity", "Content-Type": asked.content_type}
