@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from kvtune_api.codec import parse
 from kvtune_api.errors import SpecError
@@ -69,6 +70,7 @@ _Kind = tuple[str, str, str]
 def found(series: Iterable[Series], shape: Shape, table: Table) -> dict[str, Found]:
     """The samples of every pod that the series speak of."""
     pods: dict[str, dict[_Kind, list[_Run]]] = defaultdict(lambda: defaultdict(list))
+    apart = {"__name__", "le", shape.pod_label, shape.replica_label} | shape.summed
     for item in series:
         labels, values = item.get("metric"), item.get("values")
         if not isinstance(labels, dict) or not isinstance(values, list):
@@ -78,16 +80,19 @@ def found(series: Iterable[Series], shape: Shape, table: Table) -> dict[str, Fou
         pod = labels.get(shape.pod_label, "")
         replica = labels.get(shape.replica_label, "") if shape.replica_label else ""
         kind = (replica, spelled(labels.get("__name__", "")), labels.get("le", ""))
-        pods[pod][kind].append(_run(labels, values, shape))
+        rest = {name: value for name, value in labels.items() if name not in apart}
+        part = tuple((name, labels.get(name, "")) for name in sorted(shape.summed))
+        pods[pod][kind].append(_Run(rest, part, _by_time(values)))
     return {pod: _of_pod(pod, kinds, table) for pod, kinds in pods.items()}
 
 
-def _run(labels: dict[str, str], values: Sequence[object], shape: Shape) -> _Run:
-    ours = {"__name__", "le", shape.pod_label, shape.replica_label}
-    rest = {name: value for name, value in labels.items() if name not in ours | shape.summed}
-    part = tuple((name, labels.get(name, "")) for name in sorted(shape.summed))
-    pairs = (pair for pair in values if isinstance(pair, list) and len(pair) == 2)
-    return _Run(rest, part, {number(at): number(value) for at, value in pairs})
+def _by_time(values: Sequence[Any]) -> dict[float, float]:
+    """Values by time; NaN for what is no number, and nothing of what is no pair."""
+    try:
+        return {float(at): float(value) for at, value in values}
+    except (TypeError, ValueError):
+        pairs = (pair for pair in values if isinstance(pair, list) and len(pair) == 2)
+        return {number(at): number(value) for at, value in pairs}
 
 
 def number(value: object) -> float:
@@ -104,10 +109,11 @@ def _of_pod(pod: str, kinds: Mapping[_Kind, list[_Run]], table: Table) -> Found:
         if differing := _overlapping(runs):
             text = f"{pod}: several series of {name} that differ in {differing}"
             return Found(ambiguous=Missing(reason=MissingReason.AMBIGUOUS, message=text))
+        key = (name, bound)
         for run in runs:
             for at, value in run.values.items():
                 scrape = scrapes[replica][at]
-                scrape[name, bound] = scrape.get((name, bound), 0.0) + value
+                scrape[key] = scrape.get(key, 0.0) + value
     return Found(
         by_replica={
             replica: [
@@ -124,6 +130,8 @@ def _overlapping(runs: list[_Run]) -> str:
 
     One series after the other is a pod that came back with another address, and stands for one counter.
     """
+    if len(runs) < 2:
+        return ""
     groups: dict[tuple[tuple[str, str], ...], list[_Run]] = defaultdict(list)
     for run in runs:
         if run.values:
@@ -143,10 +151,9 @@ def _overlapping(runs: list[_Run]) -> str:
 def _counters(
     pod: str, scraped_at: float, scrape: Mapping[tuple[str, str], float], table: Table
 ) -> Counters | Missing:
-    for (name, _), value in scrape.items():
-        if not math.isfinite(value):
-            text = f"{pod}: {name} is {value} at {scraped_at:.3f}"
-            return Missing(reason=MissingReason.NAN, message=text)
+    if not all(map(math.isfinite, scrape.values())):
+        name, value = next((name, value) for (name, _), value in scrape.items() if not math.isfinite(value))
+        return Missing(reason=MissingReason.NAN, message=f"{pod}: {name} is {value} at {scraped_at:.3f}")
     at = scraped_at if table.at is None else scrape.get((table.at, ""))
     if at is None:
         return Missing(reason=MissingReason.NO_DATA, message=f"{pod}: no {table.at} at {scraped_at:.3f}")
@@ -173,11 +180,13 @@ def _counters(
 
 
 def _bounds(scrape: Mapping[tuple[str, str], float], table: Table) -> list[str]:
-    return [bound for name, bound in scrape if name == f"{table.ttft}_bucket"]
+    wanted = f"{table.ttft}_bucket"
+    return [bound for name, bound in scrape if name == wanted]
 
 
 def _histogram(scrape: Mapping[tuple[str, str], float], table: Table) -> Histogram | None:
-    counts = {number(bound): scrape[f"{table.ttft}_bucket", bound] for bound in _bounds(scrape, table)}
+    name = f"{table.ttft}_bucket"
+    counts = {number(bound): scrape[name, bound] for bound in _bounds(scrape, table)}
     return histogram(counts, scrape.get((f"{table.ttft}_sum", ""), 0.0))
 
 
