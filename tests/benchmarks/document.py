@@ -17,9 +17,9 @@ PATH = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 
 HEAD = """# Benchmarks
 
-Written by `make bench` (`python -m tests.benchmarks [NAME ...] [--quick]`). Nothing here is asserted as a
-time: figures are those of one machine on one day, and each section says which. Goals stand beside the
-figures; where one is missed, the table says so.
+Written by `make bench` and, what needs a cluster, `make bench-kubernetes` (`python -m tests.benchmarks [NAME
+...] [--quick]`). Nothing here is asserted as a time: figures are those of one machine on one day, and each
+section says which. Goals stand beside the figures; where one is missed, the table says so.
 """
 _SECTION = re.compile(r"<!-- begin (\S+) -->\n(.*?)<!-- end \1 -->\n", re.DOTALL)
 

@@ -24,8 +24,8 @@ SHORT = {
     "washout": {"min": "1s", "max": "1s"},
     "window": {"min": "5s", "max": "5s"},
     "minRequests": 10,
-    "minPairs": 2,
-    "maxPairs": 3,
+    "minPairs": 5,
+    "maxPairs": 5,
 }
 
 
