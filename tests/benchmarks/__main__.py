@@ -13,6 +13,7 @@ from rich.console import Console
 
 from tests.benchmarks import (
     eprocess,
+    fetch,
     kubernetes,
     kubernetes_soak,
     replay_arms,
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "search": Benchmark(title="Time until within 2 % of the best", measure=search.measure),
     "safety": Benchmark(title="Breaker, watch and washout", measure=safety.measure),
     "tick": Benchmark(title="One tick of the control plane", measure=tick.measure),
+    "fetch": Benchmark(title="A thousand agents", measure=fetch.measure),
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
     "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
