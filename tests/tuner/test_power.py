@@ -57,6 +57,13 @@ def test_the_pairs_for_half_the_power_are_where_the_power_crosses() -> None:
     assert power(0.5, 1.0, PowerDesign(pairs=pairs - 3, pairs_per_block=3)) < 0.5
 
 
+def test_thousands_of_deltas_cost_no_more_than_hundreds_and_find_what_hundreds_do_not() -> None:
+    many = PowerDesign(pairs=10_000, pairs_per_block=8)
+    assert power(0.2, 1.0, many) == 1.0, "every run has promoted long before: the rest is not simulated"
+    assert power(0.05, 1.0, many) > power(0.05, 1.0, PowerDesign(pairs=240, pairs_per_block=8)) + 0.1
+    assert power(0.0, 1.0, many) < 0.1
+
+
 def test_no_number_of_pairs_finds_an_effect_of_nothing() -> None:
     assert pairs_for_power(0.0, 1.0, EIGHTEEN) is None
 
