@@ -127,7 +127,7 @@ class Reconciler:
             try:
                 if isinstance(gathered, Invalid):
                     return await self._refuse(gathered, shutdown=shutdown)
-                decided = plan(gathered.seen)
+                decided = await asyncio.to_thread(plan, gathered.seen)  # seconds, at times: others go on
                 await self._act(gathered, decided)
             except Conflict:
                 if attempt == CONFLICT_ATTEMPTS - 1:
