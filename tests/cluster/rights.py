@@ -47,6 +47,12 @@ USES: Mapping[Right, str] = {
     Right("", "configmaps", "get"): "the operator's settings",
 }
 
+AGENT_USES: Mapping[Right, str] = {
+    Right("", "secrets", "get"): "the write token of the namespace's agents",
+    Right("", "secrets", "create"): "that token is made where there is none",
+}
+"""The rights that examples/agent.yaml gives in each namespace of agents."""
+
 
 def documents(name: str) -> list[dict[str, Any]]:
     """The documents of an example."""

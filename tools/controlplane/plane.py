@@ -202,6 +202,7 @@ def _api_server_flags(folder: Path, etcd_port: int, port: int) -> Mapping[str, A
         "service-account-signing-key-file": keys / "service-accounts.key",
         "service-cluster-ip-range": SERVICES,
         "authorization-mode": "RBAC",
+        "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # as on stricter clusters
         "token-auth-file": keys / "tokens.csv",
         "allow-privileged": "true",
         "profiling": "false",
