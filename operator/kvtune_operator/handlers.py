@@ -79,16 +79,21 @@ async def _watched(watcher: Watcher) -> str:
         if not ended.done():
             ended.set_result(trouble)
 
+    def tell(trouble: str) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(end, trouble)
+
     def live() -> None:
-        trouble = "no error"
+        own = asyncio.new_event_loop()
+        own.set_exception_handler(_left_behind)
         try:
-            asyncio.run(_operator(watcher, loop, stop))
+            own.run_until_complete(_operator(watcher, loop, stop, tell))
         except Exception as error:  # whatever ends kopf is told, and it is started again
             log.debug("kopf ended", exc_info=error)
-            trouble = f"{type(error).__name__}: {error}"
+            tell(_words(error))
         finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(end, trouble)
+            own.close()  # whatever hangs in it is dropped: kopf ends its tasks without a bound
+            tell("no error")
 
     thread = threading.Thread(target=live, name="kopf", daemon=True)
     thread.start()
@@ -96,11 +101,17 @@ async def _watched(watcher: Watcher) -> str:
         return await asyncio.shield(ended)
     finally:
         stop.set()
-        await asyncio.wait([ended], timeout=THREAD_SECONDS)
+        await asyncio.to_thread(thread.join, THREAD_SECONDS)
 
 
-async def _operator(watcher: Watcher, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
-    await kopf.operator(
+async def _operator(
+    watcher: Watcher, loop: asyncio.AbstractEventLoop, stop: threading.Event, tell: Callable[[str], None]
+) -> None:
+    """Run kopf's tasks until the first of them ends; say at once why, for the end of the others may hang.
+
+    Tried: when the first look at the API's resources fails, kopf stops for ever in the middle of its end.
+    """
+    tasks = await kopf.spawn_tasks(
         registry=registry(watcher, loop),
         settings=settings(),
         standalone=True,
@@ -108,6 +119,22 @@ async def _operator(watcher: Watcher, loop: asyncio.AbstractEventLoop, stop: thr
         namespaces=watcher.namespaces,
         stop_flag=stop,
     )
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    failed = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
+    tell(_words(failed[0]) if failed else "no error")
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=THREAD_SECONDS)
+
+
+def _words(error: BaseException) -> str:
+    """What an error says; of an answer of the API server its message alone."""
+    return f"{type(error).__name__}: {error.args[0] if error.args else error}"
+
+
+def _left_behind(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Hear of tasks that were dropped when kopf's loop was closed."""
+    log.debug("kopf left something behind", extra={"what": str(context.get("message"))})
 
 
 def settings() -> kopf.OperatorSettings:

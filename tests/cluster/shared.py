@@ -97,7 +97,8 @@ def scene(
         made = stack.enter_context(farm(access, namespace, folder, *herds))
         if settings:
             put_settings(access, namespace, settings)
-        operator = Operator(access, namespace, folder, "operator", *options.get("arguments", ()), url=url)
+        arguments = options.get("arguments", ("--lease=20",))
+        operator = Operator(access, namespace, folder, "operator", *arguments, url=url)
         stack.callback(operator.clean_up)
         operator.until_stage("Leading")
         yield Scene(
