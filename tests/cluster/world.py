@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvtune_api.names import FINALIZER
+from kvtune_operator.cluster import LOST
 from tests.cluster.farm import Farm, Herd, farm
 from tests.cluster.operators import Operator, Policies, rights
 from tests.e2e.processes import KVTUNE, Running, until
@@ -30,6 +31,7 @@ class World:
         self.farm = agents
         self.policies = Policies(access, namespace)
         self.operators: list[Operator] = []
+        self._told: tuple[object, ...] = ()
         self.others: Farm | None = None
         """The agents of a second namespace, where a test has one."""
 
@@ -46,7 +48,18 @@ class World:
         lease = f"--lease={PATIENT_LEASE_SECONDS}"
         made = Operator(self.access, self.namespace, self.folder / name, name, lease, *args)
         self.operators.append(made)
+        self._told = args
         return made
+
+    def revive(self) -> None:
+        """Start the newest operator again where a busy machine has cost its lease, as a kubelet does.
+
+        One that was killed stays so; any other end fails the test.
+        """
+        code = self.operators[-1].process.poll() if self.operators else None
+        assert code in (None, LOST, -signal.SIGKILL), f"the operator ended with {code}: {self.describe()}"
+        if code == LOST:
+            self.start(*self._told)
 
     def apply(self, herd: str, **spec: Any) -> None:
         """Create the policy of a herd."""
@@ -61,9 +74,9 @@ class World:
         notes = {f"kvtune.dev/{key.rstrip('_')}": value for key, value in wishes.items()}
         self.access.call("PATCH", f"{self.policies.path}/{policy}", {"metadata": {"annotations": notes}})
 
-    def kubectl(self, *args: object) -> str:
+    def kubectl(self, *args: object, stdin: str | None = None) -> str:
         """Run kubectl in the namespace; it must succeed."""
-        done = self.access.kubectl(*args, "-n", self.namespace)
+        done = self.access.kubectl(*args, "-n", self.namespace, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -95,11 +108,10 @@ class World:
         return sorted(found, key=lambda item: str(item["metadata"]["name"]))
 
     def until(self, ask: Callable[[], Any], what: str) -> Any:
-        """Wait for an answer that is not empty; fail at once when the newest operator has ended by itself."""
+        """Wait for an answer that is not empty; what `revive` says of operators that have ended holds."""
 
         def found() -> Any:
-            code = self.operators[-1].process.poll() if self.operators else None
-            assert code in (None, -signal.SIGKILL), f"the operator ended with {code}: {self.describe()}"
+            self.revive()
             return ask() or None
 
         return until(found, what, self.describe)
