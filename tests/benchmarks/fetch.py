@@ -133,8 +133,8 @@ def _table(count: int, rows: Sequence[tuple[str, ...]]) -> Table:
         columns=("What", "First, ms", "Later, ms", "Longest later, ms", "Processor, ms"),
         rows=tuple(rows),
         notes=(
-            "httpx: two rounds under its own limits (20 kept connections); with 1,000 kept ones it looks through "
-            "all of them at every request, and a round took tens of seconds of processor time",
+            "httpx: two rounds under its own limits (20 kept connections); with 1,000 kept ones it looks "
+            "through all of them at every request, and a round took tens of seconds of processor time",
             f"goal: a fan-out to 1,000 agents within {GOAL_SECONDS:g} s; the first opens its connections",
             "processor time is the control plane's; the agents, one light process, share the cores",
         ),
