@@ -78,6 +78,11 @@ class Pods:
         body = {"metadata": {"name": name}, "stringData": data}
         self.access.call("POST", f"/api/v1/namespaces/{self.namespace}/secrets", body)
 
+    def fill(self, name: str, **data: str) -> None:
+        """Put data into a Secret that is there."""
+        path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}"
+        self.access.call("PATCH", path, {"stringData": data})
+
     def event(self, pod: str, reason: str) -> str:
         """The message of a pod's Event, once it is there."""
         fields = f"involvedObject.name={pod},reason={reason}"

@@ -49,7 +49,7 @@ USES: Mapping[Right, str] = {
 
 AGENT_USES: Mapping[Right, str] = {
     Right("", "secrets", "get"): "the write token of the namespace's agents",
-    Right("", "secrets", "create"): "that token is made where there is none",
+    Right("", "secrets", "patch"): "that token is filled in where it is lacking",
 }
 """The rights that examples/agent.yaml gives in each namespace of agents."""
 

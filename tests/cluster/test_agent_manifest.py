@@ -75,7 +75,7 @@ def test_agents_run_on_every_node_and_are_replaced(
 
     bearer = {"Authorization": "Bearer late"}
     assert ask(agents[0], "PUT", "/v1/config", json={}, headers=bearer).status_code == 503
-    pods.secret(AGENT_TOKEN_SECRET, token="late")
+    pods.fill(AGENT_TOKEN_SECRET, token="late")
     until(
         lambda: ask(agents[0], "PUT", "/v1/config", json={}, headers=bearer).status_code == 422,
         "the token that came later counts",
@@ -100,7 +100,7 @@ def test_traffic_waits_for_the_token_and_then_reaches_every_agent(
     apply(kubectl, namespace, "traffic.yaml")
     agents = ready_agents(pods)
 
-    pods.secret(AGENT_TOKEN_SECRET, token="secret")
+    pods.fill(AGENT_TOKEN_SECRET, token="secret")
 
     for pod in agents:
         until(

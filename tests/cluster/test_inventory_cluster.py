@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kvtune_api.errors import Unavailable
-from kvtune_api.names import AGENT_TOKEN_SECRET, Reason
+from kvtune_api.names import AGENT_TOKEN_SECRET, LABEL_AGENT_TOKEN, Reason
 from kvtune_api.operator_config import AgentAccess
 from kvtune_api.policy import KVCachePolicy
 from kvtune_operator.adapters.agent_token import SecretToken
@@ -269,7 +269,7 @@ async def test_a_namespaced_operator_sees_pods_but_no_nodes(
     assert "spec.selector.nodes" in by_node.pool.message
 
 
-async def test_the_write_token_is_made_once_and_is_read_by_name_alone(
+async def test_the_write_token_is_filled_in_once_and_is_read_by_name_alone(
     control_plane: Access, namespace: str, tmp_path: Path
 ) -> None:
     path = control_plane.kubeconfig_for("default", namespace, tmp_path)
@@ -280,10 +280,11 @@ async def test_the_write_token_is_made_once_and_is_read_by_name_alone(
             "apiGroups": [""],
             "resources": ["secrets"],
             "resourceNames": [AGENT_TOKEN_SECRET],
-            "verbs": ["get"],
+            "verbs": ["get", "patch"],
         }
-        create = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
-        role(control_plane, namespace, "default", [by_name, create])
+        role(control_plane, namespace, "default", [by_name])
+        empty = {"name": AGENT_TOKEN_SECRET, "labels": {LABEL_AGENT_TOKEN: "true"}}
+        control_plane.call("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": empty})
         made = await SecretToken(kube, namespace, lambda: 0.0).current()
         again = await SecretToken(kube, namespace, lambda: 0.0).current()
 

@@ -70,8 +70,14 @@ class Place:
         self.access.call("POST", path, {"metadata": secret, "stringData": {"token": TOKEN}})
         self.agents()
 
+    def untold(self) -> None:
+        """Apply a policy with two agents, and an empty Secret for their write token."""
+        secret = {"name": "kvtune-agent-token", "labels": {"kvtune.dev/agent-token": "true"}}
+        self.access.call("POST", f"/api/v1/namespaces/{self.namespace}/secrets", {"metadata": secret})
+        self.agents()
+
     def agents(self) -> None:
-        """Apply a policy with two agents, and no write token for them."""
+        """Apply a policy with two agents."""
         mine = copy.copy(self.farm)
         mine.pods_path = f"/api/v1/namespaces/{self.namespace}/pods"
         for pod in self.farm.herds[0].pods:
@@ -150,8 +156,8 @@ LACKS = {
     Right(LEASES, "leases", "get"): Lack(),
     Right(LEASES, "leases", "update"): Lack(),
     Right(CORE, "configmaps", "get"): Lack(),
-    Right(CORE, "secrets", "get"): Lack(prepare=Place.agents, condition="live"),
-    Right(CORE, "secrets", "create"): Lack(prepare=Place.agents, condition="live"),
+    Right(CORE, "secrets", "get"): Lack(prepare=Place.untold, condition="live"),
+    Right(CORE, "secrets", "patch"): Lack(prepare=Place.untold, condition="live"),
 }
 
 
@@ -243,7 +249,7 @@ def missed(right: Right, place: Place, operator: Operator) -> None:
     until(named, f"it says {text}", lambda: operator.err[-6000:])
     if lack.event:
         until(
-            lambda: [message for message in place.told(lack.event, "Forbidden") if text in message],
+            lambda: any(text in message for message in place.told(lack.event, "Forbidden")),
             f"an event says {text}",
             lambda: operator.err[-3000:],
         )

@@ -1,6 +1,7 @@
-"""The write token of a namespace: read by name, checked by label, made when absent, kept for a minute."""
+"""The write token of a namespace: read by name, checked by label, filled in when empty, kept for a minute."""
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,12 @@ LABELS = {LABEL_AGENT_TOKEN: "true"}
 def secret(token: str | bytes = "correct-horse", *, labels: Json | None = None, key: str = "token") -> Json:
     data = token.encode() if isinstance(token, str) else token
     return {
-        "metadata": {"labels": LABELS if labels is None else labels},
+        "metadata": {"labels": LABELS if labels is None else labels, "resourceVersion": "7"},
         "data": {key: base64.b64encode(data).decode()},
     }
+
+
+EMPTY: Json = {"metadata": {"labels": LABELS, "resourceVersion": "7"}}
 
 
 @dataclass(slots=True)
@@ -31,8 +35,8 @@ class Server:
 
     found: Json | None = None
     get_error: KvtuneError | None = None
-    create_error: KvtuneError | None = None
-    made_by_another: Json | None = None
+    patch_error: KvtuneError | None = None
+    filled_by_another: Json | None = None
     calls: list[str] = field(default_factory=list)
 
     async def get(self, path: str) -> Json | None:
@@ -43,14 +47,18 @@ class Server:
             raise self.get_error
         return self.found
 
-    async def create(self, path: str, body: Json) -> Json:
-        """Make the Secret, as a server does: stringData becomes data."""
-        assert path == PATH.rpartition("/")[0]
-        self.calls.append("create")
-        if self.create_error:
-            self.found = self.made_by_another
-            raise self.create_error
-        self.found = secret(body["stringData"]["token"], labels=body["metadata"]["labels"])
+    async def patch(self, path: str, operations: Sequence[Json]) -> Json | None:
+        """Fill the Secret, as a server does."""
+        assert path == PATH
+        self.calls.append("patch")
+        if self.patch_error:
+            self.found = self.filled_by_another
+            raise self.patch_error
+        test, add = operations
+        assert self.found is not None
+        assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+        added = add["value"] if add["path"] == "/data" else {"token": add["value"]}
+        self.found = {**self.found, "data": {**(self.found.get("data") or {}), **added}}
         return self.found
 
 
@@ -90,8 +98,9 @@ async def test_a_refused_token_is_read_anew_but_not_in_a_hurry() -> None:
     assert world.server.calls == ["get", "get"]
 
 
-async def test_a_secret_is_made_where_there_is_none() -> None:
-    world = World(Server())
+@pytest.mark.parametrize("held", [EMPTY, {**EMPTY, "data": None}, {**EMPTY, "data": {"other": "eA=="}}])
+async def test_a_secret_without_a_token_is_given_one_and_keeps_the_rest(held: Json) -> None:
+    world = World(Server(held))
 
     made = await world.token().current()
 
@@ -99,18 +108,26 @@ async def test_a_secret_is_made_where_there_is_none() -> None:
     assert made.isascii()
     assert await world.token().current() == made
     assert world.server.found is not None
-    assert world.server.found["metadata"]["labels"] == LABELS
-    assert world.server.calls == ["get", "create", "get"]
+    assert (held.get("data") or {}).items() <= world.server.found["data"].items()
+    assert world.server.calls == ["get", "patch", "get"]
 
 
 async def test_two_tokens_are_never_alike() -> None:
-    assert await World(Server()).token().current() != await World(Server()).token().current()
+    assert await World(Server(EMPTY)).token().current() != await World(Server(EMPTY)).token().current()
 
 
-async def test_another_one_who_made_it_first_wins() -> None:
-    server = Server(create_error=Conflict("exists"), made_by_another=secret("theirs"))
+async def test_another_one_who_filled_it_first_wins() -> None:
+    server = Server(EMPTY, patch_error=Conflict("changed"), filled_by_another=secret("theirs"))
 
     assert await World(server).token().current() == "theirs"
+
+
+async def test_a_secret_without_the_label_is_never_written() -> None:
+    server = Server({"metadata": {"resourceVersion": "7"}})
+    with pytest.raises(Unavailable, match="lacks the label"):
+        await World(server).token().current()
+
+    assert server.calls == ["get"]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +135,7 @@ async def test_another_one_who_made_it_first_wins() -> None:
     [
         (Server(secret(labels={})), f"lacks the label {LABEL_AGENT_TOKEN}"),
         (Server({"metadata": {}, "data": {}}), f"lacks the label {LABEL_AGENT_TOKEN}"),
-        (Server(secret(key="password")), "has no key token"),
-        (Server({"metadata": {"labels": LABELS}}), "has no key token"),
+        (Server(), "is not there"),
         (Server(secret("")), "is empty"),
         (Server(secret("two words")), "one word"),
         (Server(secret(b"\xff\xfe")), "not ASCII"),
@@ -128,11 +144,11 @@ async def test_another_one_who_made_it_first_wins() -> None:
             "Secret kvtune-agent-token of namespace x cannot be read; the Role for agent tokens",
         ),
         (
-            Server(create_error=NotAllowed("may not create secrets in namespace x")),
-            "may not create secrets in namespace x",
+            Server(EMPTY, patch_error=NotAllowed("may not patch secrets in namespace x")),
+            "may not patch secrets in namespace x",
         ),
         (Server(get_error=Unavailable("no answer")), "no answer"),
-        (Server(create_error=Conflict("exists")), "made and deleted again"),
+        (Server(EMPTY, patch_error=Conflict("changed")), "was deleted at this moment"),
     ],
 )
 async def test_what_is_lacking_is_told_and_never_the_token(server: Server, says: str) -> None:

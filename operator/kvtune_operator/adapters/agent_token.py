@@ -1,13 +1,14 @@
-"""The write token of a namespace's agents: the Secret `kvtune-agent-token`, key `token`, made when absent.
+"""The write token of a namespace's agents: Secret `kvtune-agent-token`, key `token`, filled in when empty.
 
-The Secret must carry the label `kvtune.dev/agent-token`: no other Secret is ever read from. It is fetched by
-name (a Role of that namespace gives `get` of that one name, and `create`), never listed or watched.
+The Secret must carry the label `kvtune.dev/agent-token`: no other Secret is ever read from or written. A Role
+of that namespace gives `get` and `patch` of that one name. Nothing here creates Secrets: who may create them
+may have a token of any ServiceAccount of the namespace made for himself.
 """
 
 import base64
 import binascii
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kvtune_api.errors import Conflict, Unavailable
@@ -31,8 +32,8 @@ class Secrets(Protocol):
         """An object; None when it is not there."""
         ...
 
-    async def create(self, path: str, body: Json) -> Json:
-        """Create an object; raise `Conflict` when there is one of that name."""
+    async def patch(self, path: str, operations: Sequence[Json]) -> Json | None:
+        """JSON patch; None when it is not there. Raises `Conflict` when a `test` fails."""
         ...
 
 
@@ -73,40 +74,28 @@ class SecretToken(WriteToken):
     @property
     def _right(self) -> str:
         return (
-            f"the Role for agent tokens (get secrets {AGENT_TOKEN_SECRET}, create secrets) is needed in "
-            f"namespace {self._namespace}"
+            f"the Role for agent tokens (get and patch secrets {AGENT_TOKEN_SECRET}) is needed in namespace "
+            f"{self._namespace}"
         )
 
     async def _read(self) -> Json:
-        path = f"/api/v1/namespaces/{self._namespace}/secrets"
-        found = await self._kube.get(f"{path}/{AGENT_TOKEN_SECRET}")
-        if found is not None:
+        path = f"/api/v1/namespaces/{self._namespace}/secrets/{AGENT_TOKEN_SECRET}"
+        found = await self._kube.get(path)
+        if found is None:
+            raise Unavailable(f"{self._where}: is not there; examples/agent.yaml holds it, empty")
+        if not _is_ours(found) or KEY in (found.get("data") or {}):
             return found
         try:
-            return await self._kube.create(path, self._new())
-        except Conflict:
-            found = await self._kube.get(f"{path}/{AGENT_TOKEN_SECRET}")
-        if found is None:
-            raise Unavailable(f"{self._where}: made and deleted again at this moment")
-        return found
-
-    def _new(self) -> Json:
-        return {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": AGENT_TOKEN_SECRET,
-                "namespace": self._namespace,
-                "labels": {LABEL_AGENT_TOKEN: "true"},
-            },
-            "type": "Opaque",
-            "stringData": {KEY: secrets.token_urlsafe(TOKEN_BYTES)},
-        }
+            filled = await self._kube.patch(path, _filling(found))
+        except Conflict:  # another replica, or a person, was first
+            filled = await self._kube.get(path)
+        if filled is None:
+            raise Unavailable(f"{self._where}: was deleted at this moment")
+        return filled
 
     def _token_in(self, found: Json) -> str:
         """The token of a Secret; its label is checked before any byte of it is looked at."""
-        labels = (found.get("metadata") or {}).get("labels") or {}
-        if LABEL_AGENT_TOKEN not in labels:
+        if not _is_ours(found):
             raise Unavailable(f"{self._where}: lacks the label {LABEL_AGENT_TOKEN}, so it is not used")
         data = (found.get("data") or {}).get(KEY)
         if data is None:
@@ -116,3 +105,21 @@ class SecretToken(WriteToken):
         except (binascii.Error, UnicodeDecodeError, TypeError) as error:
             raise Unavailable(f"{self._where}: the token is not ASCII text") from error
         return one_word(self._where, text)
+
+
+def _is_ours(found: Json) -> bool:
+    """Whether the Secret carries the label by which it may be used."""
+    return LABEL_AGENT_TOKEN in ((found.get("metadata") or {}).get("labels") or {})
+
+
+def _filling(found: Json) -> list[Json]:
+    """A JSON patch that puts a new token into the Secret as it was read."""
+    value = base64.b64encode(secrets.token_urlsafe(TOKEN_BYTES).encode()).decode()
+    version = {
+        "op": "test",
+        "path": "/metadata/resourceVersion",
+        "value": found["metadata"]["resourceVersion"],
+    }
+    if found.get("data"):
+        return [version, {"op": "add", "path": f"/data/{KEY}", "value": value}]
+    return [version, {"op": "add", "path": "/data", "value": {KEY: value}}]
