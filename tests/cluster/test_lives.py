@@ -35,7 +35,7 @@ def there(control_plane: Access, tmp_path_factory: pytest.TempPathFactory) -> It
     herds = [Herd(name=name, agents=2, gains={}) for name in names]
     herds += [
         Herd(name="old", agents=2),
-        Herd(name="tripped", agents=2, gains={"cacheTTL": -1.0}),
+        Herd(name="tripped", agents=2, gains={}),
         Herd(name="asks", agents=16, gains=BETTER),
     ]
     homeless = Herd(name="homeless", agents=2, gains={})
@@ -66,9 +66,8 @@ def begin(there: World, names: tuple[str, ...]) -> None:
         retention = "Orphan" if name == "orphan" else "Delete"
         there.apply(name, **short(experiment=ENDLESS, retention=retention))
     there.apply("old", mode="Observe", historyLimit=300, **short())
-    targets = {"ttft": {"quantile": 0.9, "limit": "250ms"}}
-    breaker = {"maxPairs": 40, "onGuardrail": "RollbackAndPause", "minPairs": 40}
-    there.apply("tripped", **short(experiment=breaker) | {"targets": targets})
+    pausing = {**ENDLESS, "onGuardrail": "RollbackAndPause"}
+    there.apply("tripped", **short(experiment=pausing))
     there.apply("asks", mode="Recommend", **short())
     there.elsewhere().apply("homeless", **short(experiment=ENDLESS))
 
@@ -184,6 +183,9 @@ def test_a_namespace_that_is_deleted_takes_its_live_experiment_along(there: Worl
 
 
 def test_case_22_a_guardrail_may_pause_and_an_annotation_goes_on(there: World) -> None:
+    there.until_exposed("tripped")
+    there.farm.errors(there.farm.exposed("tripped"), 100.0)
+
     ended = there.until_ended("tripped")
 
     assert there.outcome(ended) == "RolledBack(Breaker)"
