@@ -1,7 +1,11 @@
 """The parts of the demo on Kubernetes that need no cluster; `make demo-kubernetes` runs the whole."""
 
+import asyncio
 import json
 import os
+import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,16 +13,37 @@ from typing import Any
 import pytest
 import yaml
 
+from tools.controlplane.clock import until
+from tools.demo_kubernetes.__main__ import TAKEN, main
+from tools.demo_kubernetes.hold import hold
 from tools.demo_kubernetes.kubectl import Kubectl, KubectlError
-from tools.demo_kubernetes.place import Place
-from tools.demo_kubernetes.story import Told, name_prometheus, quick_agents, tell_news
+from tools.demo_kubernetes.news import COLUMNS, LEGEND, QUIET_SECONDS, Told, tell_news
+from tools.demo_kubernetes.place import Place, State, Taken, found_place, sole_holder
+from tools.demo_kubernetes.story import (
+    Failed,
+    Interrupted,
+    name_prometheus,
+    quick_agents,
+    refuse_second,
+    started,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from tools.demo_kubernetes.place import Place, State
+Place(pid=os.getpid(), state=State(sys.argv[2])).write(Path(sys.argv[1]))
+time.sleep(60)
+"""
+"""Stands for a holder: a process with `tools.demo_kubernetes` in its command line."""
 
 
 def place(pid: int) -> Place:
     return Place(
         pid=pid,
+        state=State.UP,
         kubeconfig="/k",
         binaries="/b",
         url="https://127.0.0.1:1",
@@ -34,13 +59,14 @@ class Recorded:
     answers: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    objects: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(self, *arguments: str, timeout_seconds: float = 1.0) -> str:
         self.asked.append(arguments)
         return self.answers.get(" ".join(arguments[:2]), "")
 
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-        return self.events
+        return self.events if kind == "events" else self.objects
 
 
 def test_where_no_cluster_was_started_there_is_no_place(tmp_path: Path) -> None:
@@ -102,33 +128,178 @@ def test_the_operators_settings_keep_what_they_had_and_name_this_prometheus() ->
     }
 
 
-def test_an_age_that_moves_is_no_news_and_a_phase_is() -> None:
+def holder(folder: Path, state: State) -> list[str]:
+    return [sys.executable, "-c", HOLDER, str(folder), str(state)]
+
+
+def test_a_holder_that_is_up_is_the_place_and_is_refused_to_a_second_start(tmp_path: Path) -> None:
+    found, process = started(holder(tmp_path, State.UP), tmp_path, 30.0)
+
+    try:
+        with pytest.raises(Failed, match=f"is up already .process {found.pid}.: `make down` ends it"):
+            refuse_second(tmp_path)
+    finally:
+        process.terminate()
+        process.wait(30.0)
+    assert Place.read(tmp_path) is None
+
+
+def test_ctrl_c_during_the_start_ends_the_holder_and_says_so(tmp_path: Path) -> None:
+    refusals: list[str] = []
+
+    def interrupted(_: Callable[[], bool], within_seconds: float) -> bool:
+        assert until(lambda: Place.read(tmp_path), within_seconds)
+        with pytest.raises(Failed) as refused:
+            refuse_second(tmp_path)
+        refusals.append(str(refused.value))
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="the cluster was starting, and was ended"):
+        started(holder(tmp_path, State.STARTING), tmp_path, 30.0, watch=interrupted)
+
+    assert "is starting already" in refusals[0]
+    assert Place.read(tmp_path) is None
+
+
+def test_a_holder_that_ends_during_the_start_gives_its_last_words_only(tmp_path: Path) -> None:
+    (tmp_path / "hold.log").write_text("of an earlier one\n")
+    command = [sys.executable, "-c", "raise SystemExit('no etcd')"]
+
+    with pytest.raises(Failed, match=r"did not start:\nno etcd$"):
+        started(command, tmp_path, 30.0)
+
+
+def test_a_holder_that_is_ended_by_down_during_the_start_is_no_riddle(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="was ended during its start"):
+        started([sys.executable, "-c", ""], tmp_path, 30.0)
+
+
+def test_a_second_holder_ends_at_once_and_leaves_the_first_ones_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plane").mkdir()
+
+    with sole_holder(tmp_path):
+        place(os.getpid()).write(tmp_path)
+        with pytest.raises(Taken, match="another cluster of the demo"):
+            asyncio.run(hold(tmp_path))
+        assert main(["hold", "--folder", str(tmp_path)]) == TAKEN
+        assert (tmp_path / "plane").is_dir()
+        assert (tmp_path / "place.json").exists()
+
+    assert "`make down` ends it" in capsys.readouterr().err
+    assert not (tmp_path / "place.json").exists()
+
+
+def test_where_nobody_holds_the_lock_nothing_is_waited_for(tmp_path: Path) -> None:
+    with sole_holder(tmp_path):
+        pass
+
+    assert found_place(tmp_path) is None
+
+
+def policy(**status: object) -> dict[str, Any]:
+    return {"kind": "KVCachePolicy", "metadata": {"name": "quick"}, "status": status}
+
+
+def experiment(number: int, **status: object) -> dict[str, Any]:
+    return {"kind": "KVCacheExperiment", "metadata": {"name": f"quick-0000{number}"}, "status": status}
+
+
+def test_a_phase_is_news_and_slis_that_wobble_are_told_now_and_then_and_an_age_never() -> None:
     said: list[str] = []
-    kubectl, told = Recorded({"get kvp,kvx": "NAME PHASE AGE\nquick Idle 9s"}), Told()
+    kubectl, told = Recorded({"get kvp": "NAME PHASE TTFT AGE\nquick Idle 91% 9s"}), Told()
+    kubectl.objects = [policy(phase="Idle")]
     tell_news(said.append, kubectl, told, 1.0)
-    kubectl.answers["get kvp,kvx"] = "NAME  PHASE  AGE\nquick  Idle  2m10s"
-    tell_news(said.append, kubectl, told, 2.0)
+    kubectl.answers["get kvp"] = "NAME PHASE TTFT AGE\nquick Idle 92% 19s"
+    tell_news(said.append, kubectl, told, QUIET_SECONDS)
     assert len(said) == 1
-    kubectl.answers["get kvp,kvx"] = "NAME PHASE AGE\nquick RunIn 2m11s"
-    tell_news(said.append, kubectl, told, 3.0)
+    tell_news(said.append, kubectl, told, QUIET_SECONDS + 1.0)
     assert len(said) == 2
+    kubectl.answers["get kvp"] = "NAME PHASE TTFT AGE\nquick Idle 92% 2m19s"
+    tell_news(said.append, kubectl, told, 3 * QUIET_SECONDS)
+    assert len(said) == 2
+    kubectl.objects = [policy(phase="RunIn")]
+    tell_news(said.append, kubectl, told, 3 * QUIET_SECONDS + 1.0)
+    assert len(said) == 3
 
 
-def test_events_of_ours_are_told_once_and_of_others_not_at_all() -> None:
-    ours = {
-        "type": "Normal",
-        "reason": "ExperimentStarted",
-        "message": "m",
-        "involvedObject": {"apiVersion": "kvtune.dev/v1alpha1", "name": "quick"},
-    }
-    other = {**ours, "involvedObject": {"apiVersion": "v1", "name": "pod"}}
+def test_only_the_last_experiments_row_is_told_and_only_when_it_moves() -> None:
     said: list[str] = []
-    kubectl, told = Recorded(events=[ours, other]), Told()
+    kubectl, told = Recorded({"get kvx": "NAME DELTAS\nquick-00002 4/36"}), Told()
+    kubectl.objects = [experiment(2, shown={"deltas": "4/36"}), experiment(1, outcome="Rejected")]
 
     tell_news(said.append, kubectl, told, 1.0)
     tell_news(said.append, kubectl, told, 2.0)
 
-    assert said == ["   1 s  event  Normal ExperimentStarted quick: m"]
+    rows = [text for text in said if "kvx" in text]
+    assert rows == ["   1 s  $ kubectl get kvx quick-00002\nNAME DELTAS\nquick-00002 4/36"]
+
+
+def test_a_promotion_is_found_with_its_message() -> None:
+    kubectl = Recorded()
+    kubectl.objects = [experiment(1, outcome="Promoted", message="better")]
+
+    assert tell_news(lambda _: None, kubectl, Told(), 1.0) == "quick-00001: better"
+
+
+def event(reason: str, message: str, kind: str = "KVCachePolicy") -> dict[str, Any]:
+    about = {"apiVersion": "kvtune.dev/v1alpha1", "kind": kind, "name": "quick"}
+    return {"type": "Normal", "reason": reason, "message": message, "involvedObject": about}
+
+
+def test_an_event_is_told_once_of_the_policy_only() -> None:
+    said: list[str] = []
+    ours = event("ExperimentStarted", "m")
+    other = {**ours, "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "pod"}}
+    kubectl, told = (
+        Recorded(events=[ours, event("ExperimentStarted", "m", "KVCacheExperiment"), other]),
+        Told(),
+    )
+
+    tell_news(said.append, kubectl, told, 1.0)
+    tell_news(said.append, kubectl, told, 2.0)
+
+    assert [text for text in said if "event" in text] == ["   1 s  event  ExperimentStarted: m"]
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    said: list[str] = ["", LEGEND]
+    kubectl = Recorded({"get kvp": f"NAME  WAITING\nquick {'waits ' * 40}"})
+    kubectl.events = [event("ExperimentStarted", "word " * 60)]
+
+    tell_news(said.append, kubectl, Told(), 1.0)
+
+    lines = [line for text in said for line in f"demo-kubernetes: {text}".splitlines()]
+    assert max(map(len, lines)) <= COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome", "hints"),
+    [
+        ("epoch 3: 3 of 4 pairs do not count (AgentLeft)", None, 1),
+        ("epoch 3: 1 of 4 pairs do not count (AgentLeft)", None, 0),
+        ("epoch 3: 3 of 4 pairs do not count (Restarted)", None, 0),
+        ("-", "NoData", 1),
+        ("-", "Rejected", 0),
+    ],
+)
+def test_where_most_is_lost_a_hint_is_given_once(message: str, outcome: str | None, hints: int) -> None:
+    said: list[str] = []
+    kubectl, told = Recorded(events=[event("EpochDropped", message)]), Told()
+    kubectl.objects = [experiment(1, outcome=outcome)]
+
+    tell_news(said.append, kubectl, told, 1.0)
+    tell_news(said.append, kubectl, told, 2.0)
+
+    assert sum("may be too busy" in text for text in said) == hints
+
+
+def test_every_script_that_the_makefile_calls_exists() -> None:
+    scripts = set(re.findall(r"\brequirements/\S+\.sh", (ROOT / "Makefile").read_text()))
+
+    assert scripts
+    assert all((ROOT / script).is_file() for script in scripts)
 
 
 def test_what_kubectl_says_is_the_error(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 from tools.controlplane.errors import ControlPlaneError
 from tools.demo_kubernetes.hold import hold
 from tools.demo_kubernetes.kubectl import KubectlError
-from tools.demo_kubernetes.place import Place, demo_folder
-from tools.demo_kubernetes.story import Failed, run
+from tools.demo_kubernetes.news import PREFIX
+from tools.demo_kubernetes.place import Taken, demo_folder, found_place
+from tools.demo_kubernetes.story import Failed, Interrupted, run
 
 WITHIN_SECONDS = 1200.0
+TAKEN = 3
+"""Exit code of a second holder."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,21 +39,24 @@ def main(arguments: list[str] | None = None) -> int:
             case _:
                 return down()
     except (Failed, KubectlError, ControlPlaneError) as error:
-        print(f"demo-kubernetes: {error}", file=sys.stderr)
+        print(f"{PREFIX}{error}", file=sys.stderr)
         return 1
+    except Taken as error:
+        print(f"{PREFIX}{error}", file=sys.stderr)
+        return TAKEN
+    except Interrupted as error:
+        print(f"{PREFIX}interrupted: {error}", file=sys.stderr)
+        return 130
     except KeyboardInterrupt:
-        print(
-            "demo-kubernetes: interrupted; the cluster, if it started, is up until `make down`",
-            file=sys.stderr,
-        )
+        print(f"{PREFIX}interrupted; `make down` ends what is up", file=sys.stderr)
         return 130
 
 
 def down() -> int:
     """End the demo's cluster."""
-    place = Place.read(demo_folder())
+    place = found_place(demo_folder())
     if place is None:
-        say("no cluster of the demo is up")
+        say("no cluster of the demo is up or starting")
         return 0
     say("ended" if place.stop() else "did not end in time: killed")
     return 0
@@ -58,7 +64,7 @@ def down() -> int:
 
 def say(text: str) -> None:
     """Print at once, even into a pipe."""
-    print(f"demo-kubernetes: {text}", flush=True)
+    print(f"{PREFIX}{text}", flush=True)
 
 
 if __name__ == "__main__":

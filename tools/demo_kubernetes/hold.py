@@ -4,6 +4,7 @@ Started by story.py in a session of its own, so that it outlives the terminal; `
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.prometheus import Prometheus, discovery_config
-from tools.demo_kubernetes.place import Place
+from tools.demo_kubernetes.place import Place, State, sole_holder
 from tools.kubelet_standin.nodes import Node
 from tools.kubelet_standin.standin import KubeletStandin
 
@@ -23,11 +24,22 @@ NAMESPACE = "default"
 
 
 async def hold(folder: Path, *, agents: int = NODES) -> None:
-    """Start everything in a fresh folder, say where it is in place.json, and stay until SIGTERM."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    """Start everything in a fresh folder, say where it is in place.json, and stay until SIGTERM.
+
+    A SIGTERM during the start ends what has been started. Raises Taken, and touches nothing, when another
+    process holds the folder.
+    """
+    with sole_holder(folder):
+        Place(pid=os.getpid(), state=State.STARTING).write(folder)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        holding = asyncio.ensure_future(_held(folder, agents))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, holding.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await holding
+
+
+async def _held(folder: Path, agents: int) -> None:
     for old in ("plane", "kubelet", "prometheus"):
         shutil.rmtree(folder / old, ignore_errors=True)
     async with ControlPlane(folder / "plane", controllers=True, scheduler=True) as plane:
@@ -42,14 +54,14 @@ async def hold(folder: Path, *, agents: int = NODES) -> None:
         ):
             Place(
                 pid=os.getpid(),
+                state=State.UP,
                 kubeconfig=str(plane.kubeconfig),
                 binaries=str(plane.access.binaries),
                 url=plane.url,
                 prometheus=prometheus.url,
                 logs=str(folder / "kubelet" / "logs"),
             ).write(folder)
-            await stop.wait()
-    (folder / "place.json").unlink(missing_ok=True)
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
 
 
 def _nodes(agents: int) -> list[Node]:

@@ -1,94 +1,141 @@
-"""Tell the demo: build, start, apply the examples, and stream `kubectl get kvp,kvx` until a promotion.
+"""Tell the demo: build, start, apply the examples, and tell the news until a promotion.
 
 Every object is an example's, applied by kubectl as a user would. Times are wall seconds since the start.
 """
 
+import contextlib
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tools.controlplane.binaries import ROOT
 from tools.controlplane.build import ensure_built
 from tools.controlplane.clock import pause, seconds, until
-from tools.controlplane.prometheus import program
 from tools.demo_kubernetes.kubectl import Kubectl, KubectlError
-from tools.demo_kubernetes.place import Place, demo_folder
+from tools.demo_kubernetes.news import LEGEND, Told, tell_news
+from tools.demo_kubernetes.place import Place, State, demo_folder, found_place
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 READY_SECONDS = 180.0
-LOOK_SECONDS = 1.0
+STOP_SECONDS = 60.0
+LOOK_SECONDS = 2.0
 OPERATOR = ("-n", "kvtune-system", "rollout", "status", "deployment/kvtune-operator")
 CONFIG = ("get", "configmap/kvtune-operator", "-n", "kvtune-system")
 AGENTS = ("rollout", "status", "daemonset/kvtune-agent")
 
-AGE = re.compile(r"\b(\d+[smhd])+\b *")
-"""An age moves all the time; it makes no news."""
-
 Say = Callable[[str], None]
+Holder: TypeAlias = "subprocess.Popen[bytes]"
+Watch = Callable[[Callable[[], bool], float], bool | None]
 
 
 class Failed(Exception):
     """The demo cannot go on; the message says why and where to look."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Told:
-    """What has been printed already, so that only news is."""
-
-    table: str = ""
-    events: set[str] = field(default_factory=set)
+class Interrupted(Exception):
+    """The user wants no more; the message says what is left."""
 
 
 def run(say: Say, *, within_seconds: float) -> int:
-    """Run the demo; 0 after a promotion. What was started is left up either way. Raises `Failed`."""
+    """Run the demo; 0 after a promotion. What was started is left up. Raises `Failed`, `Interrupted`."""
     began = seconds()
-    program("prometheus")
-    ensure_built(say)
-    place = _started(say)
-    kubectl = Kubectl(Path(place.binaries), Path(place.kubeconfig))
-    _applied(say, kubectl, place)
+    refuse_second(demo_folder())
+    with _when_interrupted("nothing was started; a build goes on where it was"):
+        ensure_built(say)
+    place, _ = _started(say)
+    with _when_interrupted("the cluster is up until `make down`"):
+        _addresses(say, place)
+        say("a promotion takes up to 20 minutes, usually about 10")
+        kubectl = Kubectl(Path(place.binaries), Path(place.kubeconfig))
+        _applied(say, kubectl, place)
+        say(LEGEND)
+        return _watched(say, kubectl, place, began, within_seconds)
+
+
+def _watched(say: Say, kubectl: Kubectl, place: Place, began: float, within_seconds: float) -> int:
     told = Told()
-    while True:
-        outcome = _promoted(kubectl)
-        tell_news(say, kubectl, told, seconds() - began)
+    while seconds() - began < within_seconds:
+        try:
+            outcome = tell_news(say, kubectl, told, seconds() - began)
+        except KubectlError as error:
+            if Place.read(demo_folder()) is None:
+                raise Failed("the cluster was ended") from error
+            say(f"{error}; trying again")
+            outcome = None
         if outcome:
             say(f"promoted after {seconds() - began:.0f} s: {outcome}")
             _farewell(say, place)
             return 0
-        if seconds() - began > within_seconds:
-            say(kubectl("describe", "kvp"))
-            _farewell(say, place)
-            raise Failed(f"nothing was promoted within {within_seconds:.0f} s; the cluster is left up")
         pause(LOOK_SECONDS)
+    say(kubectl("describe", "kvp"))
+    _farewell(say, place)
+    raise Failed(f"nothing was promoted within {within_seconds:.0f} s; the cluster is left up")
 
 
-def _started(say: Say) -> Place:
-    folder = demo_folder()
-    if Place.read(folder) is not None:
-        raise Failed("the demo's cluster is up already: `make down` ends it")
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / "place.json").unlink(missing_ok=True)
-    say("starting etcd, API server, controllers, scheduler, 9 nodes and Prometheus")
-    log = folder / "hold.log"
-    with log.open("wb") as file:
-        holder = subprocess.Popen(
-            [sys.executable, "-m", "tools.demo_kubernetes", "hold", "--folder", str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
+@contextlib.contextmanager
+def _when_interrupted(left: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(left) from None
+
+
+def refuse_second(folder: Path) -> None:
+    """Raise Failed when the cluster of this folder is up, or starts."""
+    place = found_place(folder)
+    if place is not None:
+        raise Failed(
+            f"the demo's cluster is {place.state} already (process {place.pid}): `make down` ends it"
         )
-    until(lambda: holder.poll() is not None or Place.read(folder) is not None, START_SECONDS)
-    place = Place.read(folder)
+
+
+def _started(say: Say) -> tuple[Place, Holder]:
+    folder = demo_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    say("starting etcd, API server, controllers, scheduler, 9 nodes and Prometheus (about 20 s)")
+    command = [sys.executable, "-m", "tools.demo_kubernetes", "hold", "--folder", str(folder)]
+    return started(command, folder, START_SECONDS)
+
+
+def started(
+    command: Sequence[str], folder: Path, within_seconds: float, *, watch: Watch = until
+) -> tuple[Place, Holder]:
+    """Start the holder and wait until its cluster is up. Raises `Failed`; ended by Ctrl-C, `Interrupted`."""
+    log = folder / "hold.log"
+    begins_at = log.stat().st_size if log.exists() else 0
+    with log.open("ab") as file:  # another holder may be writing to it
+        holder = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )
+
+    def up() -> Place | None:
+        place = Place.read(folder)
+        return place if place and place.pid == holder.pid and place.state is State.UP else None
+
+    try:
+        watch(lambda: holder.poll() is not None or up() is not None, within_seconds)
+        place = up()
+    except KeyboardInterrupt:
+        _end(holder)
+        raise Interrupted("the cluster was starting, and was ended") from None
     if place is None:
+        if holder.poll() == 0:
+            raise Failed("the cluster was ended during its start")
+        _end(holder)
+        raise Failed(f"the cluster did not start:\n{_tail(log, begins_at)}")
+    return place, holder
+
+
+def _end(holder: Holder) -> None:
+    holder.terminate()
+    try:
+        holder.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
         holder.kill()
-        raise Failed(f"the cluster did not start:\n{_tail(log)}")
-    return place
+        holder.wait()
 
 
 def _applied(say: Say, kubectl: Kubectl, place: Place) -> None:
@@ -148,49 +195,28 @@ def _until_ready(say: Say, kubectl: Kubectl, what: Sequence[str], place: Place) 
     say(f"ready: {what[-1]}")
 
 
-def _promoted(kubectl: Kubectl) -> str | None:
-    for item in kubectl.items("kvx"):
-        status = item.get("status", {})
-        if status.get("outcome") == "Promoted":
-            return f"{item['metadata']['name']}: {status.get('message', '')}"
-    return None
-
-
-def tell_news(say: Say, kubectl: Kubectl, told: Told, elapsed: float) -> None:
-    """Print the tables when they have changed in more than ages, and new events."""
-    for line in _events(kubectl):
-        if line not in told.events:
-            told.events.add(line)
-            say(f"{elapsed:4.0f} s  event  {line}")
-    table = kubectl("get", "kvp,kvx").rstrip()
-    rows = " ".join(AGE.sub("", table).split())
-    if rows != told.table:
-        told.table = rows
-        say(f"{elapsed:4.0f} s  $ kubectl get kvp,kvx\n{table}\n")
-
-
-def _events(kubectl: Kubectl) -> list[str]:
-    found = [
-        item
-        for item in kubectl.items("events")
-        if str(item.get("involvedObject", {}).get("apiVersion", "")).startswith("kvtune.dev/")
-    ]
-    found.sort(key=lambda item: str(item.get("firstTimestamp")))
-    return [
-        f"{item['type']} {item['reason']} {item['involvedObject']['name']}: {item['message']}"
-        for item in found
-    ]
+def _addresses(say: Say, place: Place) -> None:
+    say(
+        "the cluster is up; to look at it from another terminal:\n"
+        f"  export KUBECONFIG={place.kubeconfig}\n"
+        f'  export PATH="{place.binaries}:$PATH"\n'
+        f"  API server {place.url}, Prometheus {place.prometheus}\n"
+        f"  logs of pods: {place.logs} (`kubectl logs` does not work: there is no kubelet)"
+    )
 
 
 def _farewell(say: Say, place: Place) -> None:
     say(
         "the cluster is left up until `make down`; to look at it:\n"
-        f'  export KUBECONFIG={place.kubeconfig} PATH="{place.binaries}:$PATH"\n'
+        f"  export KUBECONFIG={place.kubeconfig}\n"
+        f'  export PATH="{place.binaries}:$PATH"\n'
         "  kubectl get kvp,kvx -o wide; kubectl describe kvp quick; kubectl get pods -A -o wide\n"
-        f"  API server {place.url}, Prometheus {place.prometheus}, logs of pods in {place.logs}\n"
+        f"  logs of pods: {place.logs} (`kubectl logs` does not work: there is no kubelet)\n"
         "  kubectl delete kvp --all      # every agent returns to its incumbent"
     )
 
 
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
+def _tail(log: Path, begins_at: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begins_at)
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-15:]) or "(it said nothing)"
