@@ -28,7 +28,6 @@ demo: install ## Watch the closed loop find a better configuration (ARGS="--help
 
 .PHONY: demo-kubernetes down
 demo-kubernetes: install-dev ## The same on a real Kubernetes control plane, to the first promotion (20 minutes at most)
-	@requirements/prometheus.sh
 	@$(BIN)/python -m tools.demo_kubernetes up $(ARGS)
 down: install-dev ## End the cluster of demo-kubernetes
 	@$(BIN)/python -m tools.demo_kubernetes down
