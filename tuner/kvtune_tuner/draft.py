@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from kvtune_api.experiment import ExperimentSpec, ExperimentStatus, KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, point
-from kvtune_api.names import ConditionType, Outcome, OutcomeReason, Phase, Reason
+from kvtune_api.names import ANNOTATION_APPROVE, ConditionType, Outcome, OutcomeReason, Phase, Reason
 from kvtune_api.status import Condition, PolicyStatus, Truth
 from kvtune_api.wire import GRID_SECONDS, Counters, Report, Role
 from kvtune_tuner.configs import distance
@@ -75,6 +75,14 @@ _WAITS = {
     Phase.WATCHING: "watching the promotion against the holdback",
     Phase.ROLLING_BACK: "restoring the incumbent",
 }
+
+
+def approval_of(experiment: str) -> str:
+    """How a winner is approved, standalone and in a cluster."""
+    return (
+        f"waits for approval: kvtune approve {experiment}, or in a cluster the policy's annotation "
+        f"{ANNOTATION_APPROVE}={experiment}"
+    )
 
 
 def grid_up(seconds: float) -> float:

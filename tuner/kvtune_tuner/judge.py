@@ -5,7 +5,7 @@ from dataclasses import replace
 from kvtune_api.experiment import Kind
 from kvtune_api.names import Outcome, OutcomeReason, Reason
 from kvtune_api.policy import Mode
-from kvtune_tuner.draft import Draft, bumped, ended, turned, with_event, with_record
+from kvtune_tuner.draft import Draft, approval_of, bumped, ended, turned, with_event, with_record
 from kvtune_tuner.evidence import evidence, shown
 from kvtune_tuner.ledger import decision, read
 from kvtune_tuner.phases import Turn
@@ -50,5 +50,5 @@ def _superior(draft: Draft, message: str) -> Draft:
         return begin_promotion(draft, Turn.SUPERIOR)
     timeout = draft.live.spec.policy_spec.experiment.approval_timeout.seconds
     draft = bumped(turned(draft, Turn.APPROVAL_NEEDED, deadline=draft.now_s + timeout))
-    text = f"{draft.live.metadata.name} won and waits for approval: kvtune approve {draft.live.metadata.name}"
+    text = f"{draft.live.metadata.name} won and {approval_of(draft.live.metadata.name)}"
     return with_event(draft, Reason.AWAITING_APPROVAL, text)

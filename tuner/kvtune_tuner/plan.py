@@ -19,6 +19,7 @@ from kvtune_tuner.breaker import guarded
 from kvtune_tuner.converge import pushes
 from kvtune_tuner.draft import (
     Draft,
+    approval_of,
     bumped,
     condition,
     ended,
@@ -248,7 +249,7 @@ def _awaiting(draft: Draft) -> Draft:
         return ended(
             draft, Outcome.INCONCLUSIVE, OutcomeReason.NOT_APPROVED, f"not approved within {timeout}"
         )
-    return waiting(draft, f"{name} won and waits for: kvtune approve {name}")
+    return waiting(draft, f"{name} won and {approval_of(name)}")
 
 
 def _rested(draft: Draft) -> Draft:
