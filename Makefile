@@ -33,7 +33,7 @@ down: install-dev ## End the cluster of demo-kubernetes
 	@$(BIN)/python -m tools.demo_kubernetes down
 
 .PHONY: controlplane
-controlplane: install-dev ## Build etcd, the API server and kwok once into your cache (about 15 minutes the first time)
+controlplane: install-dev ## Build etcd, the API server, kwok and Prometheus once into your cache (about 15 minutes)
 	@$(BIN)/python -m tools.controlplane build
 
 .PHONY: test

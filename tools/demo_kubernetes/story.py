@@ -41,10 +41,10 @@ class Interrupted(Exception):
 
 def run(say: Say, *, within_seconds: float) -> int:
     """Run the demo; 0 after a promotion. What was started is left up. Raises `Failed`, `Interrupted`."""
-    began = seconds()
     refuse_second(demo_folder())
     with _when_interrupted("nothing was started; a build goes on where it was"):
         ensure_built(say)
+    began = seconds()  # a first build takes as long as the demo may
     place, _ = _started(say)
     with _when_interrupted("the cluster is up until `make down`"):
         _addresses(say, place)
