@@ -29,7 +29,9 @@ class Metadata:
     uid: Annotated[str, Field(max_length=64)] | None = None
     generation: Annotated[int, Field(ge=0)] | None = None
     resource_version: Annotated[str, Field(max_length=64)] | None = None
-    finalizers: Annotated[tuple[str, ...], Field(max_length=64)] | None = None
+    finalizers: tuple[str, ...] | None = None
+    """As many as others have set: their number is not ours to judge."""
+
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None

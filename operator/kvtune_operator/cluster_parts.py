@@ -22,7 +22,7 @@ from kvtune_operator.adapters.kept import Timer
 from kvtune_operator.adapters.kube import Kube
 from kvtune_operator.adapters.kube_errors import Absent
 from kvtune_operator.adapters.kubernetes_events import KubernetesEvents
-from kvtune_operator.adapters.kubernetes_forms import UnreadableStatus, collection, policy_in
+from kvtune_operator.adapters.kubernetes_forms import Json, collection, policy_in
 from kvtune_operator.adapters.kubernetes_objects import KubernetesObjects
 from kvtune_operator.adapters.kubernetes_orphans import free_orphans
 from kvtune_operator.adapters.pods import PodAgents
@@ -32,6 +32,7 @@ from kvtune_operator.admitted import AdmittedObjects
 from kvtune_operator.clock import WallClock
 from kvtune_operator.cluster_settings import ClusterSettings
 from kvtune_operator.cluster_telemetry import ClusterTelemetry
+from kvtune_operator.fencing import believed
 from kvtune_operator.handlers import mark_of
 from kvtune_operator.house import ClusterHouse, Key, Rules
 from kvtune_operator.observed import ObservedAgents, ObservedMetrics, ObservedObjects, Pulse
@@ -55,7 +56,7 @@ CRDS_MISSING = "the CRDs of kvtune are missing: kubectl apply -f crds/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A policy of a list; `stored` is None where its status cannot be read."""
+    """A policy of a list; `stored` is None where it cannot be read."""
 
     key: Key
     mark: Mark
@@ -108,18 +109,21 @@ class Parts:
             found = await asyncio.gather(*(self._kube.listed(root) for root in roots or [_EVERYWHERE]))
         except Absent as error:
             raise Unavailable(CRDS_MISSING) from error
-        listed = []
-        for raw in chain.from_iterable(items for items, _ in found):
-            metadata = raw["metadata"]
-            stored: Stored | None = None
-            try:
-                stored = policy_in(raw)
-                self.house.saw(stored)
-            except UnreadableStatus as error:
-                log.warning("policy with an unreadable status", extra={"error": str(error)})
-            key = (metadata["namespace"], metadata["name"])
-            listed.append(Listed(key=key, mark=mark_of(metadata), stored=stored))
-        return tuple(listed)
+        return tuple(self._listed(raw) for raw in chain.from_iterable(items for items, _ in found))
+
+    def _listed(self, raw: Json) -> Listed:
+        """One policy of a list; what of it cannot be read must not keep the others from being served."""
+        metadata = raw["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        stored: Stored | None = None
+        try:
+            stored = policy_in(raw)
+            self.house.saw(stored)
+        except Unavailable as error:
+            log.warning("policy cannot be read", extra={"policy": "/".join(key), "error": str(error)})
+        except Exception:  # a bug in reading one policy must not end the others
+            log.exception("policy not read by a bug", extra={"policy": "/".join(key)})
+        return Listed(key=key, mark=mark_of(metadata), stored=stored)
 
     async def free_orphans(self) -> None:
         """Free experiments whose policy was freed by hand while nobody ran; what fails is logged."""
@@ -133,7 +137,7 @@ class Parts:
                 log.info("orphaned experiments freed", extra={"experiments": ", ".join(freed)})
 
     async def highest_token(self, listed: tuple[Listed, ...]) -> int:
-        """The highest fencing token that any agent of any policy reports; who does not answer is left out."""
+        """The highest believable fencing token that any agent reports; who does not answer is left out."""
         gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def of(policy: KVCachePolicy) -> int:
@@ -143,8 +147,10 @@ class Parts:
                 except Unavailable as error:
                     log.warning("tokens not known", extra={"policy": policy.metadata.name, "why": str(error)})
                     return 0
-            held = (report.running.token for report in reports.values() if isinstance(report, Report))
-            return max(held, default=0)
+            held = {
+                name: report.running.token for name, report in reports.items() if isinstance(report, Report)
+            }
+            return believed(held, self._clock.unix_milliseconds())
 
         valid = [item.stored for item in listed if isinstance(item.stored, KVCachePolicy)]
         return max(await asyncio.gather(*(of(policy) for policy in valid)), default=0)

@@ -20,6 +20,7 @@ from kvtune_operator.adapters.files import FileObjects
 from kvtune_operator.adapters.scrape import ScrapeMetrics
 from kvtune_operator.adapters.source_adapters import SourceAdapters, instance
 from kvtune_operator.clock import WallClock
+from kvtune_operator.fencing import believed, next_token
 from kvtune_operator.health import Vitals, create_app, served
 from kvtune_operator.observed import ObservedAgents, ObservedClock, ObservedMetrics, ObservedObjects, Pulse
 from kvtune_operator.policy_file import PolicyFile
@@ -28,7 +29,7 @@ from kvtune_operator.reconcile import Reconciler, RunEnd
 from kvtune_operator.settings import Settings
 from kvtune_operator.sources import ADDRESS_LABEL, SourcesOf
 from kvtune_operator.standalone_house import StandaloneHouse
-from kvtune_operator.statedir import Locked, StateDir, keep_token, next_token, previous_token
+from kvtune_operator.statedir import Locked, StateDir, keep_token, previous_token
 from kvtune_operator.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,8 @@ async def _check_addresses(settings: Settings, policy: KVCachePolicy, agents: Ht
 async def _new_token(state: StateDir, policy: KVCachePolicy, agents: HttpAgents, clock: WallClock) -> int:
     """A token above all earlier ones, stored before it is used."""
     reports = await agents.reports((await agents.discover(policy)).agents)
-    held = [report.running.token for report in reports.values() if isinstance(report, Report)]
-    token = next_token(previous_token(state), max(held, default=0), clock.unix_milliseconds())
+    held = {name: report.running.token for name, report in reports.items() if isinstance(report, Report)}
+    now = clock.unix_milliseconds()
+    token = next_token(previous_token(state), believed(held, now), now)
     keep_token(state, token)
     return token

@@ -184,11 +184,6 @@ def experiments(state: StateDir) -> tuple[KVCacheExperiment, ...]:
     return tuple(sorted(found, key=lambda item: (item.spec.policy, item.spec.number)))
 
 
-def next_token(previous: int, reported: int, unix_milliseconds: int) -> int:
-    """A fencing token above every earlier one (docs/architecture.md, Fencing)."""
-    return max(previous, reported, unix_milliseconds) + 1
-
-
 def previous_token(state: StateDir) -> int:
     """The newest token that this directory knows; 0 when there is none."""
     fence = read(Fence, state.fence)

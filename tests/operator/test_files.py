@@ -20,7 +20,6 @@ from kvtune_operator.statedir import (
     holder,
     keep_token,
     leave,
-    next_token,
     policies,
     previous_token,
 )
@@ -297,14 +296,6 @@ def test_a_directory_that_does_not_exist_holds_nothing(state: StateDir) -> None:
     assert policies(state) == ()
     assert experiments(state) == ()
     assert holder(state) is None
-
-
-@pytest.mark.parametrize(
-    ("previous", "reported", "clock", "token"),
-    [(0, 0, 1000, 1001), (5000, 0, 1000, 5001), (0, 9000, 1000, 9001)],
-)
-def test_a_new_token_is_above_every_earlier_one(previous: int, reported: int, clock: int, token: int) -> None:
-    assert next_token(previous, reported, clock) == token
 
 
 def test_a_token_is_kept_over_restarts_and_a_damaged_one_is_refused(state: StateDir) -> None:

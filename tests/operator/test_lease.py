@@ -259,6 +259,28 @@ async def test_a_token_outlives_holders_with_a_slow_clock() -> None:
     assert await second.take_token(floor=3) == token + 1
 
 
+@pytest.mark.parametrize("stored", [str(2**53), str(2**53 - 1), "9" * 5000])
+async def test_a_stored_token_that_cannot_be_sent_is_ignored(stored: str) -> None:
+    server = Server()
+    lease, _ = await held_by(server, "a")
+    assert server.lease is not None
+    server.lease["metadata"]["annotations"] = {ANNOTATION_TOKEN: stored}
+    await lease.release()
+    second, two = await held_by(server, "b")
+
+    assert await second.take_token(floor=0) == two.unix_milliseconds() + 1
+
+
+async def test_a_floor_that_cannot_be_true_is_ignored_and_never_stored() -> None:
+    server = Server()
+    lease, machine = await held_by(server, "a")
+
+    token = await lease.take_token(floor=2**53)
+
+    assert token == machine.unix_milliseconds() + 1
+    assert server.annotation(ANNOTATION_TOKEN) == str(token)
+
+
 async def test_a_token_is_not_given_before_it_is_stored() -> None:
     server = Server()
     lease, _ = await held_by(server, "a")

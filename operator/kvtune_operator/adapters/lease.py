@@ -24,6 +24,7 @@ from kvtune_operator.adapters.lease_record import (
     taken,
     token_of,
 )
+from kvtune_operator.fencing import next_token
 
 log = logging.getLogger(__name__)
 
@@ -157,10 +158,11 @@ class Lease:
     async def take_token(self, floor: int) -> int:
         """A fencing token above every earlier one and `floor`, stored in the lease before it is given.
 
+        Earlier ones and floors that cannot be true are ignored (fencing.py).
         Raises `LeaseLost`, or `Unavailable` when it could not be stored.
         """
         previous = token_of(self._mine_now())
-        token = max(previous, floor, self._clock.unix_milliseconds()) + 1
+        token = next_token(previous, floor, self._clock.unix_milliseconds())
         await self._write(self._mine_now(), token=token)
         return token
 

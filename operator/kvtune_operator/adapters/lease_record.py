@@ -7,6 +7,9 @@ from typing import Any
 
 from kvtune_api.names import ANNOTATION_TOKEN
 
+LONGEST_TOKEN = 16
+"""Digits of the largest token that can be sent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
@@ -89,6 +92,7 @@ def annotated(lease: Mapping[str, Any], changed: Mapping[str, str]) -> dict[str,
 
 
 def token_of(lease: Mapping[str, Any]) -> int:
-    """The fencing token that it carries; 0 without one."""
+    """The fencing token that it carries; 0 without one that can be used."""
     text = annotations(lease).get(ANNOTATION_TOKEN, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    written = len(text) <= LONGEST_TOKEN and text.isascii() and text.isdigit()
+    return int(text) if written else 0
