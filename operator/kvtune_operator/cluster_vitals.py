@@ -37,6 +37,9 @@ class ClusterVitals:
     tasks: Callable[[], tuple[str, ...]] = field(default=tuple[str, ...])
     """Policies that have a task now."""
 
+    down: set[str] = field(default_factory=set)
+    """Tasks beside the policies' own that a bug has ended and that are not begun again yet."""
+
     @property
     def stuck(self) -> tuple[str, ...]:
         """Policies whose task has not stepped for too long."""
@@ -46,8 +49,8 @@ class ClusterVitals:
 
     @property
     def alive(self) -> bool:
-        """Whether every task steps."""
-        return not self.stuck
+        """Whether every task steps, and those beside them run."""
+        return not self.stuck and not self.down
 
     @property
     def ready(self) -> bool:
@@ -62,4 +65,6 @@ class ClusterVitals:
         if stuck := self.stuck:
             found["stuck"] = list(stuck[:NAMED])
             found["stuckAfterSeconds"] = self.stuck_after_seconds
+        if self.down:
+            found["down"] = sorted(self.down)
         return found

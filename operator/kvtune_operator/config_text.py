@@ -44,7 +44,9 @@ def _plain(text: str) -> tuple[Any, yaml.Node | None]:
         if root is not None and (twice := list(duplicate_keys(root))):
             raise SpecError(*(Problem("", f"{key} stands twice", line) for key, line in twice))
         return yaml.load(text, Loader=_AsWritten), root  # a SafeLoader: plain data only
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
+    except SpecError:
+        raise
+    except Exception as error:  # YAML's constructors raise whatever a tag's value makes them stumble over
         raise SpecError(
             Problem("", f"cannot be read as YAML: {' '.join(str(error).split())[:200]}")
         ) from error

@@ -18,6 +18,9 @@ LONGEST = timedelta(days=31)
 CHAINED = 64
 """Windows that follow one another without a gap are told as one, up to so many."""
 
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Of the two moments of a window: all that is reckoned with them stays within what a calendar here holds."""
+
 _WEEKDAYS = tuple(Day)
 
 
@@ -70,6 +73,9 @@ def _problems(window: FreezeWindow, path: str) -> Iterator[Problem]:
         if moment is None:
             example = "2026-12-24T18:00:00+01:00"
             yield Problem(f"{path}.{key}", f"{moments[key]!r} is no moment with an offset such as {example}")
+        elif not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            years = f"the years {FIRST_YEAR} to {LAST_YEAR}"
+            yield Problem(f"{path}.{key}", f"{moments[key]!r} is not within {years}")
     since, until = read.get("since"), read.get("until")
     if since is not None and until is not None and since >= until:
         yield Problem(f"{path}.until", f"{window.until} is not after since {window.since}")

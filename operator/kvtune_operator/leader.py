@@ -22,6 +22,7 @@ from kvtune_operator.live_config import LiveConfig
 from kvtune_operator.observed import ObservedClock
 from kvtune_operator.policy_tasks import Hooks, PolicyTasks
 from kvtune_operator.reconcile import RunEnd
+from kvtune_operator.side_tasks import lasting
 from kvtune_operator.task_clock import TaskClock, first_delay_seconds, offset_seconds
 
 if TYPE_CHECKING:
@@ -97,12 +98,14 @@ class Leader:
         """Work until told to stop, or until a newer control plane has taken over the agents."""
         self._vitals.stage = Stage.STARTING
         began = asyncio.create_task(self._begin(), name="start")
-        await _either(began, stop.wait())
-        if not began.done():
+        try:
+            await _either(began, stop.wait())
+            if not began.done():
+                return LeaderEnd.STOPPED
+            began.result()
+        finally:
             began.cancel()
             await asyncio.gather(began, return_exceptions=True)
-            return LeaderEnd.STOPPED
-        began.result()
         self._vitals.stage = Stage.LEADING
         self._vitals.tasks = lambda: tuple("/".join(key) for key in self._tasks.keys)
         async with self._beside():
@@ -147,10 +150,15 @@ class Leader:
             gone=self._tasks.gone,
             unix_seconds=lambda: self._clock.unix_milliseconds() / 1000,
         )
+        sleep, down = self._clock.sleep, self._vitals.down
+        works: dict[str, Callable[[], Awaitable[None]]] = {
+            "watch": lambda: watch(watcher, sleep),
+            "list": self._relist,
+            "settings": lambda: self._config.follow(sleep),
+        }
         others = [
-            asyncio.create_task(watch(watcher, self._clock.sleep), name="watch"),
-            asyncio.create_task(self._relist(), name="list"),
-            asyncio.create_task(self._config.follow(self._clock.sleep), name="settings"),
+            asyncio.create_task(lasting(name, work, sleep=sleep, down=down), name=name)
+            for name, work in works.items()
         ]
         try:
             yield

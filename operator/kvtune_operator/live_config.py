@@ -45,9 +45,15 @@ class LiveConfig:
     """Implement `house.Rules` over a store."""
 
     def __init__(
-        self, store: ConfigStore, *, where: str, show: Callable[[bool], None] = lambda valid: None
+        self,
+        store: ConfigStore,
+        *,
+        where: str,
+        show: Callable[[bool], None] = lambda valid: None,
+        read: Callable[[str], OperatorConfig] = operator_config,
     ) -> None:
         """`where` names the settings to users; `show` is told at each reading whether they are valid."""
+        self._reader = read
         self._store = store
         self._where = where
         self._show = show
@@ -93,13 +99,21 @@ class LiveConfig:
             self._show(True)
             return
         try:
-            self._config = operator_config(found.text)
+            self._config = self._reader(found.text)
         except SpecError as error:
-            self._show(False)
-            kept = "the last valid ones stay in force" if self._config else "no experiment starts"
-            self._trouble = f"{self._where} is invalid: {error}"
-            log.error("invalid settings", extra={"settings": self._where, "error": str(error), "so": kept})
-            await self._store.warn(found, f"{self._trouble}; {kept}")
+            await self._refuse(found, str(error))
+            return
+        except Exception as error:  # by a bug; whoever wrote them must know that they are not in force
+            log.exception("settings not read by a bug", extra={"settings": self._where})
+            await self._refuse(found, f"cannot be read ({type(error).__name__}: {error})")
             return
         self._show(True)
         log.info("settings read", extra={"settings": self._where, "version": found.version})
+
+    async def _refuse(self, found: ConfigText, why: str) -> None:
+        """Keep the last valid settings and tell why."""
+        self._show(False)
+        kept = "the last valid ones stay in force" if self._config else "no experiment starts"
+        self._trouble = f"{self._where} is invalid: {why}"
+        log.error("invalid settings", extra={"settings": self._where, "error": why, "so": kept})
+        await self._store.warn(found, f"{self._trouble}; {kept}")

@@ -127,6 +127,16 @@ async def test_a_leader_with_one_stuck_policy_is_not_alive_and_names_it() -> Non
     assert (status, said["stuck"]) == (503, ["chat/b"])
 
 
+async def test_a_leader_whose_settings_are_not_followed_is_not_alive_and_says_so() -> None:
+    found = vitals([100.0])
+    found.stage = Stage.LEADING
+    found.down.add("settings")
+
+    status, said = await probe(found, "/healthz")
+
+    assert (status, said["down"]) == (503, ["settings"])
+
+
 def test_the_series_of_a_policy_end_with_it() -> None:
     telemetry = ClusterTelemetry()
     for name in ("chat/a", "chat/b"):

@@ -96,6 +96,11 @@ def test_a_freeze_of_every_day_ends_somewhere_in_the_text() -> None:
         (FreezeWindow(since="soon", until="2027-01-02T00:00:00Z"), "freezeWindows[0].since: 'soon' is no"),
         (FreezeWindow(since="2027-01-01T00:00:00", until="2027-01-02T00:00:00Z"), "since"),
         (FreezeWindow(since="2027-01-03T00:00:00Z", until="2027-01-02T00:00:00Z"), "is not after since"),
+        (
+            FreezeWindow(since="2026-01-01T00:00:00Z", until="9999-12-31T23:59:59-12:00"),
+            "freezeWindows[0].until: '9999-12-31T23:59:59-12:00' is not within the years 1970 to 9000",
+        ),
+        (FreezeWindow(since="0001-01-01T00:00:00+12:00", until="2028-01-01T00:00:00Z"), "[0].since"),
         (FreezeWindow(days=(Day.MON,), duration=Duration("800h")), "is longer than 31 days"),
     ],
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from kvtune_api.errors import SpecError, Unavailable
+from kvtune_api.operator_config import OperatorConfig
 from kvtune_operator.config_text import operator_config
 from kvtune_operator.live_config import ConfigText, LiveConfig
 
@@ -77,6 +78,27 @@ async def test_what_is_invalid_leaves_the_last_valid_settings_and_one_event_with
     assert "the last valid ones stay in force" in warning
 
 
+async def test_a_bug_in_reading_is_told_as_invalid_settings_and_the_next_ones_are_read() -> None:
+    def read(text: str) -> OperatorConfig:
+        if "boom" in text:
+            raise AttributeError("no groupdict")
+        return operator_config(text)
+
+    store, shown = Store("maxExperiments: 3"), list[bool]()
+    found = LiveConfig(store, where=WHERE, show=shown.append, read=read)
+    await found.refresh()
+    store.put("boom")
+    await found.refresh()
+
+    assert (found.config.max_experiments, shown) == (3, [True, False])
+    assert "cannot be read (AttributeError: no groupdict)" in store.warnings[0]
+
+    store.put("stop: true")
+    await found.refresh()
+
+    assert (found.config.stop, shown) == (True, [True, False, True])
+
+
 async def test_what_is_invalid_from_the_start_is_trouble_until_it_is_mended() -> None:
     store = Store("maxExperiment: 3")
     found = await settings(store)
@@ -128,6 +150,11 @@ def test_times_of_day_and_moments_need_no_quotes() -> None:
         ("maxExposedShare: 1.5", "maxExposedShare"),
         ("prometheus: {address: 'ftp://x'}", "prometheus.address"),
         ("freezeWindows: [{name: x}]", "either days, or since and until"),
+        ("stop: !!timestamp 'x'", "cannot be read as YAML"),
+        (
+            "freezeWindows: [{since: 2026-01-01T00:00:00Z, until: '9999-12-31T23:59:59-12:00'}]",
+            "line 1: freezeWindows[0].until",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_field(text: str, said: str) -> None:
