@@ -129,10 +129,11 @@ class PolicyTasks:
         log.info("policy taken up", extra={"namespace": key[0], "policy": key[1]})
 
     async def _life(self, key: Key, held: _Running) -> None:
-        """Run until the policy's end, again after every bug."""
+        """Run until the policy's end; again after every bug, and when one of its name came while it ended."""
         failures = 0
         try:
             while True:
+                uid = held.mark.uid
                 try:
                     end = await self.run(key, held.waker)
                 except Exception as error:  # a bug in one policy's step must not end the others
@@ -144,7 +145,10 @@ class PolicyTasks:
                     failures += 1
                     continue
                 self._note_end(key, held, end)
-                return
+                if end is not RunEnd.REMOVED or held.mark.uid == uid or self._closed:
+                    return
+                log.info("policy is there anew", extra={"namespace": key[0], "policy": key[1]})
+                del self._ended[key]
         finally:
             del self._running[key]
 

@@ -99,6 +99,31 @@ async def test_a_policy_that_is_gone_ends_its_task(world: World) -> None:
     await world.tasks.cancel()
 
 
+async def test_a_policy_made_anew_while_its_old_task_ends_is_started(world: World) -> None:
+    ending, steps = asyncio.Event(), list[str]()
+
+    async def run(key: Key, waker: asyncio.Event) -> RunEnd:
+        steps.append("begun")
+        await ending.wait()
+        if len(steps) == 1:
+            return RunEnd.REMOVED
+        await asyncio.Event().wait()
+        return RunEnd.STOPPED
+
+    world.tasks.run = run
+    world.tasks.seen(A, FIRST)
+    await settled()
+    world.tasks.seen(A, Mark(uid="2", generation=1))
+    ending.set()
+    await settled()
+
+    assert steps == ["begun", "begun"]
+    assert world.gone == [A]
+    assert world.tasks.keys == (A,)
+    await world.tasks.cancel()
+    assert not world.tasks.keys
+
+
 async def test_a_list_finds_what_events_missed(world: World) -> None:
     world.tasks.seen(A, FIRST)
     await settled()
