@@ -22,6 +22,9 @@ AGENT_PORT: Final = "kvtune"
 LABEL_POLICY_NAME: Final = "kvtune.dev/policy"
 """On an experiment: the policy that it belongs to."""
 
+LABEL_POLICY_UID: Final = "kvtune.dev/policy-uid"
+"""On an experiment: the UID of that policy, which another one of its name does not have."""
+
 LABEL_METRICS_CREDENTIALS: Final = "kvtune.dev/metrics-credentials"
 """On a Secret that policies of its namespace may name for Prometheus or Pyroscope."""
 

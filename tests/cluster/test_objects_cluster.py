@@ -127,7 +127,8 @@ async def test_an_experiment_is_kept_until_its_end_and_belongs_to_its_policy(
     raw = await kube.get(experiment_path(namespace, "chat-1"))
     assert raw is not None
     assert finalizers(raw) == [FINALIZER]
-    assert raw["metadata"]["labels"] == {"kvtune.dev/policy": "chat"}
+    uid = policy.metadata.uid
+    assert raw["metadata"]["labels"] == {"kvtune.dev/policy": "chat", "kvtune.dev/policy-uid": uid}
     assert [held["uid"] for held in raw["metadata"]["ownerReferences"]] == [policy.metadata.uid]
     assert {condition["type"] for condition in raw["status"]["conditions"]} == {
         "Running",
@@ -319,6 +320,27 @@ async def test_three_hundred_old_experiments_are_pruned_a_few_a_tick(
     assert not calls
 
 
+async def test_experiments_of_an_older_policy_of_the_name_are_left_alone(
+    kube: Kube, namespace: str, objects: KubernetesObjects
+) -> None:
+    older = await made(kube, namespace, retention="Orphan")
+    for number in (1, 2):
+        await objects.put_experiment(of(older, number))
+    await kube.delete(policy_path(namespace, "chat"))
+    policy = await made(kube, namespace, historyLimit=1)
+    for number in (3, 4):
+        await objects.put_experiment(of(policy, number))
+
+    await objects.unprotect(policy)
+
+    assert await objects.experiments("chat") == ("chat-1", "chat-2", "chat-4")
+    for name in ("chat-1", "chat-2"):
+        kept = await kube.get(experiment_path(namespace, name))
+        assert kept is not None
+        assert "ownerReferences" not in kept["metadata"]
+        assert finalizers(kept) == [], "nobody else would free it"
+
+
 async def test_users_command_by_kubectl_annotate(
     kube: Kube, namespace: str, objects: KubernetesObjects, kubectl: Kubectl
 ) -> None:
@@ -352,7 +374,9 @@ async def kubectl_annotate(kubectl: Kubectl, namespace: str, wish: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("wish", ["90s", "{", '{"cacheTTL": "soon"}', '{"colour": 1}', "", "[" * 5000])
+@pytest.mark.parametrize(
+    "wish", ["90s", "{", "<&>", "é\x7f", '{"cacheTTL": "soon"}', '{"colour": 1}', "", "[" * 5000]
+)
 async def test_a_command_that_cannot_be_read_is_told_of_once_and_removed(
     kube: Kube, namespace: str, wish: str
 ) -> None:

@@ -230,6 +230,18 @@ async def test_commands_come_in_order_and_stay_until_forgotten(store: Store) -> 
     assert await store.objects.commands("chat") == (second,)
 
 
+@pytest.mark.parametrize("target", ["a & b", "<chat-1>", "chat\x7f", "chät-1", "\u2028", "a=b c", '"\\"'])
+async def test_a_command_of_any_characters_is_forgotten(store: Store, target: str) -> None:
+    await store.apply(policy())
+    await store.command(Verb.ABORT, target)
+    commands = await store.objects.commands("chat")
+
+    assert [command.verb for command in commands] == [Verb.ABORT]
+    await store.objects.forget(commands)
+
+    assert await store.objects.commands("chat") == ()
+
+
 async def test_forgetting_twice_is_no_error(store: Store) -> None:
     await store.apply(policy())
     await store.command(Verb.RESUME, "")

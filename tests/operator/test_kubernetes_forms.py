@@ -21,8 +21,10 @@ from kvtune_operator.adapters.kubernetes_forms import (
     experiment_status_body,
     experiments_path,
     finalizer_removed,
+    made_for,
     policy_in,
     policy_status_body,
+    wish_in,
 )
 from kvtune_operator.ports import Invalid
 from kvtune_tuner.model import Verb
@@ -125,10 +127,27 @@ def test_any_annotation_is_a_command_or_told_to_be_none(value: str) -> None:
     assert len(found) + len(bad) == 2
     assert found[0].verb is Verb.ABORT
     for id_ in [command.id for command in found] + [wish.id for wish in bad]:
-        name, steps = annotation_removed(id_)
-        assert name == "chat"
-        assert steps[0]["value"] == value
-        assert steps[0]["path"].startswith("/metadata/annotations/kvtune.dev~1")
+        name, key, held = wish_in(id_)
+        assert (name, annotations[key]) == ("chat", held)
+
+
+def test_an_annotation_is_removed_from_the_version_that_was_read_whatever_its_value() -> None:
+    steps = annotation_removed(Metadata(name="chat", resource_version="7"), "kvtune.dev/try")
+
+    assert steps == [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "remove", "path": "/metadata/annotations/kvtune.dev~1try"},
+    ]
+
+
+def test_an_experiment_says_for_which_policy_it_was_made() -> None:
+    made = experiment()
+    uid = made.spec.policy_uid
+    created = experiment_body(made, "x")
+    by_owner = {"metadata": {"ownerReferences": created["metadata"]["ownerReferences"]}}
+
+    assert made_for(created) == made_for(by_owner) == uid
+    assert made_for({"metadata": {}}) is None
 
 
 def test_our_finalizer_is_removed_where_it_stands() -> None:

@@ -24,6 +24,7 @@ from kvtune_api.names import (
     FINALIZER,
     GROUP,
     LABEL_POLICY_NAME,
+    LABEL_POLICY_UID,
     POLICIES,
     VERSION,
 )
@@ -145,7 +146,7 @@ def experiment_body(experiment: KVCacheExperiment, namespace: str) -> Json:
     metadata: Json = {
         "name": experiment.metadata.name,
         "namespace": namespace,
-        "labels": {LABEL_POLICY_NAME: spec.policy},
+        "labels": {LABEL_POLICY_NAME: spec.policy, LABEL_POLICY_UID: spec.policy_uid},
         "finalizers": [FINALIZER],
     }
     if spec.policy_spec.retention is Retention.DELETE:
@@ -174,6 +175,28 @@ def owner(policy: str, uid: str) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def made_for(raw: Json) -> str | None:
+    """UID of the policy that an experiment was made for, by its label or its owner; None: nobody says."""
+    metadata = raw["metadata"]
+    labelled = (metadata.get("labels") or {}).get(LABEL_POLICY_UID)
+    owners = (
+        held["uid"] for held in metadata.get("ownerReferences") or () if held["kind"] == "KVCachePolicy"
+    )
+    return labelled or next(owners, None)
+
+
+def rightly_owned(policy: KVCachePolicy, raw: Json) -> Json | None:
+    """What to merge into an experiment of this policy to own it by `retention`; None when it is so."""
+    uid = policy.metadata.uid or ""
+    held = raw["metadata"].get("ownerReferences") or []
+    wanted = [reference for reference in held if reference["kind"] != "KVCachePolicy"]
+    if policy.spec.retention is Retention.DELETE:
+        wanted.append(owner(policy.metadata.name, uid))
+    if wanted == held:
+        return None
+    return {"metadata": {"labels": {LABEL_POLICY_UID: uid}, "ownerReferences": wanted}}
 
 
 def _head(kind: str, metadata: Metadata) -> Json:
@@ -230,12 +253,21 @@ def commands_in(metadata: Metadata) -> tuple[tuple[Command, ...], tuple[BadWish,
     return tuple(found), tuple(bad)
 
 
-def annotation_removed(id: str) -> tuple[str, list[Json]]:
-    """Policy and JSON patch that drop the command of this id, and no newer one in its place."""
+def wish_in(id: str) -> tuple[str, str, str]:
+    """Policy, annotation and value of the command of this id."""
     policy, _, rest = id.partition(" ")
     key, _, value = rest.partition("=")
+    return policy, key, value
+
+
+def annotation_removed(metadata: Metadata, key: str) -> list[Json]:
+    """JSON patch that drops an annotation of just this version of an object.
+
+    It tests no value: an API server compares text that holds `&`, `<` or `>` with its escaped form, and
+    finds it unlike itself (tried: 1.36).
+    """
     place = "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
-    return policy, [{"op": "test", "path": place, "value": value}, {"op": "remove", "path": place}]
+    return [guarded(metadata), {"op": "remove", "path": place}]
 
 
 def age(name: str) -> tuple[int, str]:

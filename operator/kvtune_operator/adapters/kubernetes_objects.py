@@ -14,7 +14,6 @@ from kvtune_api.errors import Conflict, Problem, SpecError, Unavailable
 from kvtune_api.experiment import ExperimentSpec, KVCacheExperiment
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import EXPERIMENTS, FINALIZER, LABEL_POLICY_NAME, Reason
-from kvtune_api.policy import KVCachePolicy, Retention
 from kvtune_api.status import PolicyStatus
 from kvtune_operator.adapters.kube import Kube
 from kvtune_operator.adapters.kube_errors import Absent
@@ -32,11 +31,13 @@ from kvtune_operator.adapters.kubernetes_forms import (
     finalizer_added,
     finalizer_removed,
     guarded,
+    made_for,
     metadata_in,
-    owner,
     policy_in,
     policy_path,
     policy_status_body,
+    rightly_owned,
+    wish_in,
 )
 from kvtune_operator.ports import Invalid, Objects, Stored
 from kvtune_tuner.model import Command, Event, EventType
@@ -45,6 +46,9 @@ log = logging.getLogger(__name__)
 
 WRITES_A_TICK = 10
 """At most this many old experiments are deleted, or given another owner, in one tick of a policy."""
+
+DROP_ATTEMPTS = 3
+"""So often a command is removed that others write beside; then again when it has been carried out again."""
 
 OBJECT_BYTES = 1 << 20
 """etcd takes 1.5 MiB a request (its --max-request-bytes); no status of ours comes near."""
@@ -168,12 +172,21 @@ class KubernetesObjects(Objects):
             await self._dropped(command.id)
 
     async def _dropped(self, id: str) -> None:
-        policy, steps = annotation_removed(id)
+        """Remove a command where it still stands as it was read; a newer one in its place stays."""
+        policy, key, value = wish_in(id)
         self._read.pop(policy, None)
-        try:
-            await self._kube.patch(policy_path(self._namespace, policy), steps)
-        except Conflict:
-            log.debug("command was gone already", extra={"policy": policy})
+        path = policy_path(self._namespace, policy)
+        for _ in range(DROP_ATTEMPTS):
+            raw = await self._kube.get(path)
+            metadata = None if raw is None else metadata_in(raw)
+            if metadata is None or (metadata.annotations or {}).get(key) != value:
+                return
+            try:
+                await self._kube.patch(path, annotation_removed(metadata, key))
+            except Conflict:
+                continue
+            return
+        log.warning("command not removed yet, others write the policy", extra={"policy": policy})
 
     async def _forgotten(self, policy: str) -> None:
         """Forget a policy that is gone; release experiments whose policy was freed by somebody else."""
@@ -241,19 +254,22 @@ class KubernetesObjects(Objects):
         return sorted([raw async for raw in found], key=lambda raw: age(raw["metadata"]["name"]))
 
     async def _tidied(self, policy: Stored) -> bool:
-        """Release all experiments, prune the history and set their owner; say whether all is done."""
-        own = await self._outlines(policy.metadata.name)
-        for raw in own:
+        """Release all experiments, prune the history and set their owner; say whether all is done.
+
+        Those of an older policy of this name are released, and left alone otherwise: somebody keeps them.
+        """
+        found = await self._outlines(policy.metadata.name)
+        for raw in found:
             await self._released(raw["metadata"]["name"], _finalizers(raw))
         if policy.metadata.deletion_timestamp is not None or isinstance(policy, Invalid):
             return True
+        own = [raw for raw in found if made_for(raw) == policy.metadata.uid]
         too_many = own[: max(0, len(own) - policy.spec.history_limit)]
         for raw in too_many[:WRITES_A_TICK]:
             await self._kube.delete(experiment_path(self._namespace, raw["metadata"]["name"]))
         left = WRITES_A_TICK - len(too_many)
-        others = [raw for raw in own[len(too_many) :] if _owners(policy, raw) is not None]
-        for raw in others[: max(0, left)]:
-            body = {"metadata": {"ownerReferences": _owners(policy, raw)}}
+        others = [(raw, body) for raw in own[len(too_many) :] if (body := rightly_owned(policy, raw))]
+        for raw, body in others[: max(0, left)]:
             await self._kube.merge(experiment_path(self._namespace, raw["metadata"]["name"]), body)
         return len(others) <= left
 
@@ -261,15 +277,6 @@ class KubernetesObjects(Objects):
         if FINALIZER in finalizers:
             await self._kube.patch(experiment_path(self._namespace, name), finalizer_removed(finalizers))
         self._live.pop(name, None)
-
-
-def _owners(policy: KVCachePolicy, raw: Json) -> list[Json] | None:
-    """The owners that an experiment should have by the policy's `retention`; None when it has them."""
-    held = raw["metadata"].get("ownerReferences") or []
-    other = [reference for reference in held if reference["kind"] != "KVCachePolicy"]
-    if policy.spec.retention is Retention.DELETE:
-        other.append(owner(policy.metadata.name, policy.metadata.uid or ""))
-    return None if other == held else other
 
 
 def _finalizers(raw: Json) -> tuple[str, ...]:
