@@ -28,7 +28,7 @@ BY_OTHERS = frozenset({"policy.md", "benchmarks.md", "cases.md"})
 
 OURS = [path for path in ALL if path.name not in BY_OTHERS]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ROOMS = "api|cache|tuner|operator|agent|lab|cli|tests|tools|docs|examples|requirements"
+ROOMS = "api|cache|tuner|operator|agent|lab|cli|tests|tools|docs|crds|examples|requirements"
 NAMED_PATH = re.compile(rf"(?<![\w./-])(?:{ROOMS})/[\w./-]*\w|(?<=`)(?:{ROOMS})/(?=`)")
 
 
