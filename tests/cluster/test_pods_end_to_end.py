@@ -118,7 +118,7 @@ def cluster(control_plane: Access, namespace: str, kubectl: Kubectl, tmp_path: P
                 kubectl("delete", kind, f"kvtune-operator-{namespace}", "--ignore-not-found")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_operator_agents_and_traffic_as_pods_live_through_a_drain_and_a_rollout(cluster: Cluster) -> None:
     for example in ("operator.yaml", "agent.yaml", "traffic.yaml"):
         cluster.apply(example)
@@ -163,15 +163,18 @@ def a_rollout_ends_the_experiment_with_the_incumbent(cluster: Cluster) -> None:
     """New pods are given the incumbent."""
     before = {pod["metadata"]["name"] for pod in cluster.agents()}
     cluster.kubectl("rollout", "restart", "daemonset/kvtune-agent")
-    cluster.kubectl("rollout", "status", "daemonset/kvtune-agent", "--timeout=120s")
 
+    def replaced() -> bool:
+        now = {pod["metadata"]["name"] for pod in cluster.agents()}
+        return len(now) == NODES and before.isdisjoint(now)
+
+    cluster.until(replaced, "every agent is new and ready")
     cluster.until(lambda: cluster.experiment().status.ended_at, "the experiment ends")
     status = cluster.experiment().status
     assert status.outcome is not None
     assert status.outcome != "Promoted"
     incumbent = cluster.status()["incumbent"]
     assert incumbent["cacheTTL"] == "3s"
-    assert before.isdisjoint(pod["metadata"]["name"] for pod in cluster.agents())
     cluster.until(lambda: {ttl(pod) for pod in cluster.agents()} == {"3s"}, "new pods run the incumbent")
     cluster.until(lambda: "finalizers" not in (cluster.policies.get("pods") or {})["metadata"], "it is free")
 
