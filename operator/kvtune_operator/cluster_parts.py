@@ -38,7 +38,7 @@ from kvtune_operator.house import ClusterHouse, Key, Rules
 from kvtune_operator.observed import ObservedAgents, ObservedMetrics, ObservedObjects, Pulse
 from kvtune_operator.policy_tasks import Mark
 from kvtune_operator.ports import Clock, Sources, Stored
-from kvtune_operator.reconcile import Reconciler
+from kvtune_operator.reconcile import InCharge, Reconciler
 from kvtune_operator.sources import SourcesOf
 from kvtune_tuner.model import Event, EventType
 
@@ -156,7 +156,9 @@ class Parts:
         return max(await asyncio.gather(*(of(policy) for policy in valid)), default=0)
 
     @contextlib.asynccontextmanager
-    async def reconciler(self, key: Key, clock: Clock, token: int) -> AsyncIterator[Reconciler]:
+    async def reconciler(
+        self, key: Key, clock: Clock, token: int, in_charge: InCharge
+    ) -> AsyncIterator[Reconciler]:
         """The reconciler of one policy, for as long as its task lives."""
         namespace, _ = key
         async with self._agents(namespace, clock) as agents:
@@ -173,6 +175,7 @@ class Parts:
                     clock=clock,
                     token=token,
                     settings=self._settings,
+                    in_charge=in_charge,
                 )
             finally:
                 del self._sources_of[key]

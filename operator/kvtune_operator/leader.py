@@ -57,6 +57,10 @@ class Held(Protocol):
         """Renew once, and see what others have written; raise `LeaseLost` when it is another's."""
         ...
 
+    async def confirms(self, token: int) -> bool:
+        """Whether the lease, read anew, is ours and carries this token. Raises `Unavailable`."""
+        ...
+
     def standby_waits(self) -> bool:
         """Whether another replica is there to go on."""
         ...
@@ -214,8 +218,11 @@ class Leader:
         if delay := self._first_delays.pop(key, 0.0):
             await own.pause(delay)
         clock = ObservedClock(own, self._vitals.pulse, self._telemetry, self._clock.monotonic, policy=name)
-        async with self._parts.reconciler(key, clock, self._token) as reconciler:
+        async with self._parts.reconciler(key, clock, self._token, self._in_charge) as reconciler:
             return await reconciler.run(key[1], self._restore, self._leave)
+
+    async def _in_charge(self) -> bool:
+        return await self._lease.confirms(self._token)
 
     async def _crashed(self, key: Key, error: Exception) -> None:
         name = "/".join(key)

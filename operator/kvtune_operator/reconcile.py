@@ -6,16 +6,28 @@ the agents are told. If a status cannot be written nobody is told anything: leas
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from kvtune_api.errors import Conflict, Forbidden, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase, Reason
 from kvtune_operator.gather import Gathered, Gatherer, GatherSettings, Situation
-from kvtune_operator.ports import Agents, Clock, Events, House, Invalid, Objects, Refused, Unreachable
+from kvtune_operator.ports import (
+    Accepted,
+    Agents,
+    Clock,
+    Events,
+    House,
+    Invalid,
+    Objects,
+    Refused,
+    Unreachable,
+)
 from kvtune_tuner.accept import refused
 from kvtune_tuner.draft import MESSAGE_LIMIT
-from kvtune_tuner.model import Event, EventType, Plan, Seen
+from kvtune_tuner.model import AgentSeen, Event, EventType, Plan, Seen
 from kvtune_tuner.plan import plan
 
 log = logging.getLogger(__name__)
@@ -25,6 +37,9 @@ SHUTDOWN_TICKS = 40
 """A stopping control plane waits at most this many ticks for agents to confirm the incumbent."""
 
 STALE_TOKEN = "StaleToken"
+
+InCharge = Callable[[], Awaitable[bool]]
+"""Whether this control plane, looked at anew, is in charge with its token; may raise `Unavailable`."""
 
 
 class RunEnd(StrEnum):
@@ -53,7 +68,9 @@ class Reconciler:
         clock: Clock,
         token: int,
         settings: GatherSettings,
+        in_charge: InCharge | None = None,
     ) -> None:
+        """`in_charge` is asked when an agent refuses our token; without it such a refusal fences us."""
         self._gatherer = Gatherer(agents=agents, house=house, objects=objects, clock=clock, settings=settings)
         self._agents = agents
         self._objects = objects
@@ -61,7 +78,11 @@ class Reconciler:
         self._clock = clock
         self._token = token
         self._settings = settings
+        self._in_charge = in_charge
         self._fenced = False
+        self._refusing: frozenset[str] = frozenset()
+        """Agents that refuse our token although we are in charge."""
+
         self._refusals: set[str] = set()
         self._lacking = ""
         """The right whose lack was told last."""
@@ -127,7 +148,9 @@ class Reconciler:
             try:
                 if isinstance(gathered, Invalid):
                     return await self._refuse(gathered, shutdown=shutdown)
-                decided = await asyncio.to_thread(plan, gathered.seen)  # seconds, at times: others go on
+                self._refusing = self._still_refusing(gathered.seen.agents)
+                seen = replace(gathered.seen, refusing=tuple(sorted(self._refusing)))
+                decided = await asyncio.to_thread(plan, seen)  # seconds, at times: others go on
                 await self._act(gathered, decided)
             except Conflict:
                 if attempt == CONFLICT_ATTEMPTS - 1:
@@ -202,12 +225,17 @@ class Reconciler:
 
     async def _push(self, decided: Plan) -> tuple[Event, ...]:
         """Tell the agents. What they refuse is an event, once as long as it stays the same."""
-        answers = await self._agents.push(decided.pushes)
+        wanted = {agent: push for agent, push in decided.pushes.items() if agent not in self._refusing}
+        if not wanted:
+            return ()
+        answers = await self._agents.push(wanted)
+        stale = [agent for agent, answer in answers.items() if _is_stale(answer)]
+        if stale:
+            await self._heed(stale)
         known, self._refusals = self._refusals, set[str]()
         for agent, answer in answers.items():
             match answer:
                 case Refused(reason=reason, message=message):
-                    self._fenced = self._fenced or reason == STALE_TOKEN
                     self._refusals.add(f"{agent} refused a push ({reason}): {message}"[:MESSAGE_LIMIT])
                     log.warning("push refused", extra={"agent": agent, "reason": reason, "error": message})
                 case Unreachable(message=message):
@@ -218,3 +246,26 @@ class Reconciler:
             Event(type=EventType.WARNING, reason=Reason.OUT_OF_SYNC, message=text)
             for text in sorted(self._refusals - known)
         )
+
+    def _still_refusing(self, agents: Sequence[AgentSeen]) -> frozenset[str]:
+        """Who has refused our token and has not shown since that it takes it."""
+        taking = (
+            it.name for it in agents if it.report is not None and it.report.running.token <= self._token
+        )
+        return self._refusing.intersection(it.name for it in agents).difference(taking)
+
+    async def _heed(self, stale: list[str]) -> None:
+        """Find out what refusals of our token mean: another control plane, or agents that alone are wrong."""
+        try:
+            ours = self._in_charge is not None and await self._in_charge()
+        except Unavailable as error:
+            log.warning("not known who is in charge, asked again", extra={"error": str(error)})
+            return
+        if ours:
+            self._refusing |= frozenset(stale)
+        else:
+            self._fenced = True
+
+
+def _is_stale(answer: Accepted | Refused | Unreachable) -> bool:
+    return isinstance(answer, Refused) and answer.reason == STALE_TOKEN

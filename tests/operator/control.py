@@ -12,7 +12,7 @@ from kvtune_api.status import Condition, PolicyStatus
 from kvtune_api.wire import Counters, Push, Report, Role
 from kvtune_operator.house import OneHouse
 from kvtune_operator.ports import Accepted, Invalid, Refused, Sources, Stored, Unreachable
-from kvtune_operator.reconcile import Reconciler, RunEnd
+from kvtune_operator.reconcile import InCharge, Reconciler, RunEnd
 from kvtune_tuner.model import Command, Event
 from kvtune_tuner.sli import Missing
 from tests.fakes.clock import FakeClock
@@ -134,6 +134,9 @@ class Control:
     events: FakeEvents = field(default_factory=FakeEvents)
     token: int = 5
     told: Told = ON_THE_WALL
+    in_charge: InCharge | None = None
+    """Read when a plane is made."""
+
     agents: FragileAgents = field(init=False)
     metrics: FragileMetrics = field(init=False)
     plane: Reconciler = field(init=False)
@@ -153,6 +156,7 @@ class Control:
             clock=self.clock,
             token=token,
             settings=self.told,
+            in_charge=self.in_charge,
         )
 
     def restart(self, after_seconds: float = 0.0) -> None:

@@ -290,6 +290,20 @@ async def test_a_token_is_not_given_before_it_is_stored() -> None:
         await lease.take_token(floor=0)
 
 
+async def test_a_holder_is_confirmed_while_the_lease_as_stored_is_its_own_with_its_token() -> None:
+    server = Server()
+    first, _ = await held_by(server, "a")
+    token = await first.take_token(floor=0)
+    assert await first.confirms(token)
+    assert not await first.confirms(token - 1)
+
+    await held_by_after_silence(server, "b")
+    assert not await first.confirms(token)
+    server.broken = "no answer"
+    with pytest.raises(Unavailable, match="no answer"):
+        await first.confirms(token)
+
+
 async def test_a_holder_knows_that_another_stands_by() -> None:
     server = Server()
     first, one = await held_by(server, "a")

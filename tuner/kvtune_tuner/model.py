@@ -157,7 +157,10 @@ class Seen:
     """This control plane's fencing token."""
 
     fenced: bool = False
-    """True when an agent has refused our token."""
+    """True when an agent has refused our token, and another control plane may have taken over."""
+
+    refusing: tuple[str, ...] = ()
+    """Agents that refuse our token although we are in charge: nothing is pushed to them. Sorted."""
 
     ends_at: datetime | None = None
     """When the control plane is to stop (a demo's bound): no experiment starts that cannot end by then."""

@@ -18,6 +18,7 @@ from kvtune_tuner.begin import considered
 from kvtune_tuner.breaker import guarded
 from kvtune_tuner.converge import pushes
 from kvtune_tuner.draft import (
+    MESSAGE_LIMIT,
     Draft,
     approval_of,
     bumped,
@@ -35,6 +36,7 @@ from kvtune_tuner.model import Command, Plan, Seen, Verb
 from kvtune_tuner.observe import converged, observed
 from kvtune_tuner.permits import end_of_experiment, no_promotion
 from kvtune_tuner.phases import EXPOSED, Turn
+from kvtune_tuner.pool import named
 from kvtune_tuner.promote import begin_promotion, promoting, watching
 from kvtune_tuner.space import NoStart, live_knobs, space_of, start
 from kvtune_tuner.trying import is_tried, tried
@@ -113,9 +115,7 @@ def _known(draft: Draft) -> Draft:
     if draft.experiment is not None and draft.live.status.generation > draft.status.push_generation:
         generation = draft.live.status.generation  # the status was not written after the experiment was
         draft = with_status(draft, replace(draft.status, push_generation=generation))
-    if (fenced := condition(draft.status, ConditionType.FENCED)) is not None and fenced.status is Truth.TRUE:
-        text = "this control plane has the highest token"
-        draft = with_condition(draft, ConditionType.FENCED, Truth.FALSE, Reason.RUNNING, text)
+    draft = _refusing_told(draft)
     edited = draft.status.spec_hash not in ("", spec_hash(draft.seen.policy.spec))
     if edited and draft.experiment is None:  # other prices or windows: the noise known is that of another Y
         draft = with_status(draft, replace(draft.status, noise=None))
@@ -124,6 +124,23 @@ def _known(draft: Draft) -> Draft:
         draft = with_warning(draft, Reason.SUPERSEDED, text)
         draft = bumped(with_status(draft, replace(draft.status, experiment=None, estimated_end=None)))
     return draft
+
+
+def _refusing_told(draft: Draft) -> Draft:
+    """Show which agents refuse our token without another control plane, once; else that nothing does."""
+    old, refusing = condition(draft.status, ConditionType.FENCED), draft.seen.refusing
+    if not refusing:
+        if old is None or old.status is not Truth.TRUE:
+            return draft
+        text = "this control plane has the highest token"
+        return with_condition(draft, ConditionType.FENCED, Truth.FALSE, Reason.RUNNING, text)
+    text = (
+        f"{named(refusing)}: our token is refused although no other control plane has taken over; nothing is "
+        "pushed there until a lower token is reported (restart these agents)"
+    )
+    if old is None or old.status is not Truth.TRUE or old.message != text[:MESSAGE_LIMIT]:
+        draft = with_warning(draft, Reason.FENCED, text)
+    return with_condition(draft, ConditionType.FENCED, Truth.TRUE, Reason.FENCED, text)
 
 
 def _incumbent(draft: Draft) -> Draft:

@@ -166,6 +166,14 @@ class Lease:
         await self._write(self._mine_now(), token=token)
         return token
 
+    async def confirms(self, token: int) -> bool:
+        """Whether the lease, read anew, is ours and carries this token. Raises `Unavailable`."""
+        found = await self._store.get(self._one)
+        if self._mine is None or found is None:
+            return False
+        holder = (found.get("spec") or {}).get("holderIdentity")
+        return bool(holder == self._settings.identity) and token_of(found) == token
+
     def standby_waits(self) -> bool:
         """Whether another replica has shown, while we held the lease, that it waits for it."""
         seen, now = self._standby, self._clock.monotonic()
