@@ -16,6 +16,9 @@ Points = Annotated[float, Field(ge=0, le=1), NUMBER]
 LEASE_MIN = Duration("3s")
 """Of wall time: three ticks of a control plane at its fastest."""
 
+LEASE_MAX = Duration("10m")
+"""Of wall time: so long a candidate may outlive a control plane that is gone. Agents take a day at most."""
+
 
 class OnGuardrail(StrEnum):
     """What follows when a guardrail trips."""
@@ -48,6 +51,11 @@ class Margins:
         holds=f"!has(self.leaseDuration) || !{Duration.comparable('self.leaseDuration')} || "
         f"!({Duration.less('self.leaseDuration', quoted(LEASE_MIN))})",
         message=f"'leaseDuration ' + self.leaseDuration + ' is less than {LEASE_MIN}'",
+    ),
+    Rule(
+        holds=f"!has(self.leaseDuration) || !{Duration.comparable('self.leaseDuration')} || "
+        f"!({Duration.less(quoted(LEASE_MAX), 'self.leaseDuration')})",
+        message=f"'leaseDuration ' + self.leaseDuration + ' is more than {LEASE_MAX}'",
     ),
 )
 class ExperimentSettings:
@@ -102,7 +110,7 @@ class ExperimentSettings:
     """How long a winner waits for approval (mode Recommend)."""
 
     lease_duration: PositiveDuration = Duration("30s")
-    """Wall time after which an agent gives a candidate up unless the control plane renews it."""
+    """Wall time after which an agent gives a candidate up unless the control plane renews it, 3s to 10m."""
 
     @model_validator(mode="after")
     def _pairs_in_order(self) -> "ExperimentSettings":
@@ -110,4 +118,6 @@ class ExperimentSettings:
             raise ValueError(f"minPairs {self.min_pairs} is greater than maxPairs {self.max_pairs}")
         if self.lease_duration.nanoseconds < LEASE_MIN.nanoseconds:
             raise ValueError(f"leaseDuration {self.lease_duration} is less than {LEASE_MIN}")
+        if self.lease_duration.nanoseconds > LEASE_MAX.nanoseconds:
+            raise ValueError(f"leaseDuration {self.lease_duration} is more than {LEASE_MAX}")
         return self

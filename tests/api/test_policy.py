@@ -58,6 +58,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"experiment": {"leaseDuration": "1s"}},
         "spec.experiment: leaseDuration 1s is less than 3s",
     ),
+    "lease too long": (
+        {"experiment": {"leaseDuration": "48h"}},
+        "spec.experiment: leaseDuration 48h is more than 10m",
+    ),
     "window bounds": (
         {"experiment": {"window": {"min": "10m", "max": "2m"}}},
         "spec.experiment.window: min 10m is greater than max 2m",

@@ -169,6 +169,13 @@ SAME: dict[str, Document] = {
     "min equals max in other units": knob(min="60m", max="1h"),
     "a lease of 3s": document(experiment={"leaseDuration": "3000ms"}),
     "a lease below 3s": document(experiment={"leaseDuration": "2999ms"}),
+    "a lease of 10m": document(experiment={"leaseDuration": "600s"}),
+    "a lease above 10m": document(experiment={"leaseDuration": "10m0.001ms"}),
+    "a lease of two days": document(experiment={"leaseDuration": "48h"}),
+    "alpha as a whole number below its least": document(experiment={"alpha": 0}),
+    "a quantile as a whole number below its least": document(
+        targets={"ttft": {"limit": "250ms", "quantile": 0}}
+    ),
     "as many pairs as at most": document(experiment={"minPairs": 24, "maxPairs": 24}),
     "more pairs than the default allows": document(experiment={"minPairs": 25}),
     "a whole number with a point": document(experiment={"minPairs": 9.0}),

@@ -252,6 +252,8 @@ def violations(field: Mapping[str, Any]) -> Iterator[Any]:
     yield 7 if field["type"] in ("string", "object", "boolean", "array") else "seven"
     if "minimum" in field:
         yield field["minimum"] if field.get("exclusiveMinimum") else field["minimum"] - 1
+        if 0 < field["minimum"] < 1:
+            yield 0
     if "maximum" in field:
         yield field["maximum"] if field.get("exclusiveMaximum") else field["maximum"] + 1
     if "enum" in field:

@@ -207,6 +207,17 @@ def test_bounds_that_exclude_are_truth_values() -> None:
     assert "exclusiveMaximum" not in share
 
 
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [({"ge": 0.5}, "self >= 0.5"), ({"gt": 1.5}, "self > 1.5"), ({"ge": 0}, None), ({"gt": 1.0}, None)],
+)
+def test_a_least_value_with_a_fraction_is_a_rule_too(limits: dict[str, float], rule: str | None) -> None:
+    """An API server (tried: 1.36) cuts the fraction off where a whole number is written."""
+    made = structural_of(Annotated[float, Field(**limits), NUMBER])
+
+    assert [held["rule"] for held in made.get(RULES_KEY, [])] == ([] if rule is None else [rule])
+
+
 def test_a_form_is_a_rule_with_words_in_place_of_a_pattern() -> None:
     made = structural_of(Annotated[str, Field(max_length=5), Form(pattern="^a'$", words="an a")])
 

@@ -37,8 +37,8 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
     made |= {key: whole[key] for key in _PLAIN_KEYS if key in whole}
     made |= _bounds(whole)
     made |= _content(whole, definitions)
-    if whole.get(RULES_KEY):
-        made[RULES_KEY] = whole[RULES_KEY]
+    if rules := [*(whole.get(RULES_KEY) or ()), *_fractions(made)]:
+        made[RULES_KEY] = rules
     elif "pattern" in whole:
         made["pattern"] = whole["pattern"]
     if "type" not in made or {"propertyNames", "patternProperties", "oneOf", "allOf"} & set(whole):
@@ -84,6 +84,20 @@ def _bounds(whole: Schema) -> Schema:
         if (bound := whole.get(f"exclusive{side}")) is not None:
             made |= {side.lower(): bound, f"exclusive{side}": True}
     return made
+
+
+def _fractions(made: Schema) -> list[dict[str, str]]:
+    """A rule for a least value with a fraction: to a whole number an API server applies it cut off.
+
+    Tried with 1.36: it takes 0 where `minimum` is 0.001. Greatest values are only made smaller by it.
+    The words are without the value, of which a server says itself: text made of a number has no bound, which
+    the cost of a rule must have.
+    """
+    low = made.get("minimum")
+    if not isinstance(low, float) or low.is_integer():
+        return []
+    sign, words = (">", "not greater than") if made.get("exclusiveMinimum") else (">=", "less than")
+    return [{"rule": f"self {sign} {low!r}", "messageExpression": f"'is {words} {low!r}'"}]
 
 
 def _content(whole: Schema, definitions: Mapping[str, Any]) -> Schema:
