@@ -12,12 +12,14 @@ from typing import Protocol
 
 from kvtune_api.errors import SpecError, Unavailable
 from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.metadata import Metadata
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
 from kvtune_api.wire import Counters, Report
 from kvtune_operator.ports import (
     Agents,
     Clock,
+    Discovered,
     House,
     Invalid,
     Metrics,
@@ -75,6 +77,11 @@ class Situation:
     shutdown: bool
 
 
+def made_for(experiment: KVCacheExperiment, policy: Metadata) -> bool:
+    """Whether an experiment is of this very policy, not of another one that had its name."""
+    return experiment.spec.policy_uid == (policy.uid or policy.name)
+
+
 class Gatherer:
     """Reads through its ports. Holds no state."""
 
@@ -96,8 +103,8 @@ class Gatherer:
         stored = await self._objects.policy(name)
         if stored is None:
             return None
-        status = stored.status or await self._first_status(name)
-        experiment = await self._objects.experiment(status.experiment) if status.experiment else None
+        status = stored.status or await self._first_status(stored.metadata)
+        experiment = await self._own_experiment(stored.metadata, status.experiment)
         if isinstance(stored, KVCachePolicy):
             policy, invalid = replace(stored, status=status), ""
         elif experiment is not None:
@@ -125,7 +132,7 @@ class Gatherer:
         situation: Situation,
         invalid: str,
     ) -> Seen:
-        found = await self._agents.discover(policy)
+        found = await self._discovered(policy, experiment)
         reports, commands = await asyncio.gather(
             self._agents.reports(found.agents), self._objects.commands(policy.metadata.name)
         )
@@ -155,15 +162,33 @@ class Gatherer:
             stalls=stalls,
         )
 
-    async def _first_status(self, policy: str) -> PolicyStatus:
-        """The status of a new policy, numbered on from the experiments of an earlier one of that name.
+    async def _own_experiment(self, policy: Metadata, name: str | None) -> KVCacheExperiment | None:
+        """The experiment that a status names; None where it is one of an older policy of the name."""
+        found = await self._objects.experiment(name) if name else None
+        return found if found is not None and made_for(found, policy) else None
 
-        The record of an experiment that has ended is never written over.
+    async def _discovered(self, policy: KVCachePolicy, experiment: KVCacheExperiment | None) -> Discovered:
+        """The agents; while an experiment is live those that its own selector chose, and all of its pairs.
+
+        Otherwise agents that an edit, or another label, takes from the policy would keep the candidate.
         """
-        for name in reversed(await self._objects.experiments(policy)):
+        if experiment is None:
+            return await self._agents.discover(policy)
+        selecting = replace(policy.spec, selector=experiment.spec.policy_spec.selector)
+        pairs = [name for pair in experiment.spec.pairs for name in (pair.first, pair.second)]
+        return await self._agents.discover(replace(policy, spec=selecting), also=pairs)
+
+    async def _first_status(self, policy: Metadata) -> PolicyStatus:
+        """The status of a new policy, numbered on from all experiments of earlier ones of that name.
+
+        No record is ever written over. Only an experiment of this very policy that a killed writer left, and
+        that has not ended, gets its own number again.
+        """
+        for name in reversed(await self._objects.experiments(policy.name)):
             found = await self._objects.experiment(name)
-            if found is not None and found.status.outcome is not None:
-                return PolicyStatus(experiments_started=found.spec.number)
+            if found is not None:
+                left_behind = made_for(found, policy) and found.status.outcome is None
+                return PolicyStatus(experiments_started=found.spec.number - int(left_behind))
         return PolicyStatus()
 
     async def _samples(

@@ -91,9 +91,9 @@ class ObservedAgents(Agents):
         self._agents = agents
         self._telemetry = telemetry
 
-    async def discover(self, policy: KVCachePolicy) -> Discovered:
+    async def discover(self, policy: KVCachePolicy, *, also: Sequence[str] = ()) -> Discovered:
         """The agents of a policy."""
-        return await _counted(self._telemetry, self._agents.discover(policy))
+        return await _counted(self._telemetry, self._agents.discover(policy, also=also))
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Reports of the agents."""

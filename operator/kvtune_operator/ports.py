@@ -66,8 +66,11 @@ class Discovered:
 class Agents(Protocol):
     """The cache agents of a pool. Agents are named by their address (standalone) or pod name."""
 
-    async def discover(self, policy: KVCachePolicy) -> Discovered:
-        """The agents that the policy selects."""
+    async def discover(self, policy: KVCachePolicy, *, also: Sequence[str] = ()) -> Discovered:
+        """The agents that the policy selects, and of those named in `also` all that are still there.
+
+        `also` are agents that may run a candidate, whatever the policy selects by now.
+        """
         ...
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:

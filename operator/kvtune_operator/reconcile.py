@@ -11,8 +11,8 @@ from dataclasses import replace
 from enum import StrEnum
 
 from kvtune_api.errors import Conflict, Forbidden, Unavailable
-from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Phase, Reason
+from kvtune_operator.creation import kept_another
 from kvtune_operator.gather import Gathered, Gatherer, GatherSettings, Situation
 from kvtune_operator.ports import (
     Accepted,
@@ -195,33 +195,17 @@ class Reconciler:
         live = decided.status.experiment is not None
         if live:
             policy = await self._objects.protect(policy)
-        kept_another = decided.experiment is not None and await self._put_experiment(decided.experiment)
+        made = decided.experiment
+        another = made is not None and await kept_another(self._objects, made, policy)
         if decided.status != policy.status:
             policy = await self._objects.put_policy_status(policy, decided.status)
-        unheard = await self._push(decided) if decided.pushes and not kept_another else ()
+        unheard = await self._push(decided) if decided.pushes and not another else ()
         if events := (*decided.events, *unheard):
             await self._events.record(policy, events, gathered.seen.now)
         if decided.done:
             await self._objects.forget(decided.done)
         if not live:
             await self._objects.unprotect(policy)
-
-    async def _put_experiment(self, experiment: KVCacheExperiment) -> bool:
-        """Write the experiment; True when one of this name is kept instead, which no status ever named.
-
-        A writer killed between experiment and status left it. It stays as it is, for a spec never changes,
-        and the next tick goes on with it; nothing of this plan is pushed.
-        """
-        try:
-            await self._objects.put_experiment(experiment)
-        except Conflict:
-            if experiment.metadata.resource_version is not None:
-                raise
-            left_behind = await self._objects.experiment(experiment.metadata.name)
-            if left_behind is None or left_behind.status.outcome is not None:
-                raise
-            return True
-        return False
 
     async def _push(self, decided: Plan) -> tuple[Event, ...]:
         """Tell the agents. What they refuse is an event, once as long as it stays the same."""

@@ -226,6 +226,12 @@ async def test_the_agents_that_a_policy_selects_are_found_sorted(world: World) -
     assert found.pool == PoolSeen()
 
 
+async def test_agents_that_are_asked_for_are_found_beside_those_selected(world: World) -> None:
+    found = await world.agents.discover(world.selecting, also=world.names)
+
+    assert found.agents == tuple(sorted(world.names))
+
+
 async def test_every_agent_reports_what_it_runs_and_can_change(world: World) -> None:
     reports = await world.agents.reports(world.names)
 

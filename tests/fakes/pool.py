@@ -246,10 +246,12 @@ class FakeAgents:
         self._pool = pool
         self._clock = clock
 
-    async def discover(self, policy: KVCachePolicy) -> Discovered:
-        """The pool's agents, or those that the policy names."""
+    async def discover(self, policy: KVCachePolicy, *, also: Sequence[str] = ()) -> Discovered:
+        """The pool's agents, or those that the policy names; of `also` those of the pool."""
         wanted = {address.rstrip("/") for address in policy.spec.selector.addresses}
-        return Discovered(agents=tuple(sorted(wanted)) if wanted else self._pool.names(), pool=self.seen)
+        there = {name for name in also if name in self._pool.names()}
+        found = wanted or set(self._pool.names())
+        return Discovered(agents=tuple(sorted(found | there)), pool=self.seen)
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Ask the pool."""

@@ -81,6 +81,22 @@ async def test_without_agents_the_reason_is_told() -> None:
     )
 
 
+async def test_agents_that_may_run_a_candidate_are_found_whatever_their_labels_say_now() -> None:
+    cluster = Cluster(
+        pods=[
+            pod("a", labels=APP),
+            pod("b"),
+            pod("no-port", port="web"),
+            pod("other"),
+            pod("z", phase="Failed"),
+        ]
+    )
+    async with world(cluster) as made:
+        found = await made.agents.discover(policy(selector=CHAT), also=("b", "gone", "no-port", "a", "z"))
+
+    assert found.agents == ("a", "b")
+
+
 async def test_agents_of_an_older_policy_are_contested_and_not_ours() -> None:
     cluster = Cluster(pods=[pod("a", labels=APP), pod("b"), pod("c", "n2", labels=APP, ready=False)])
     rivals = [policy("first", selector=CHAT), policy("second", selector={**CHAT, **H200})]

@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 
 from kvtune_api.names import ConditionType, Phase, Reason
-from kvtune_api.policy import Mode
-from kvtune_api.status import Truth
+from kvtune_api.policy import Mode, Selector
+from kvtune_api.status import PolicyStatus, Truth
 from kvtune_api.units import Duration
 from kvtune_operator.reconcile import RunEnd
 from kvtune_tuner.model import Verb
 from kvtune_tuner.replay import replay
 from tests.fakes.clock import ORIGIN
 from tests.fakes.responses import flat
-from tests.operator.control import NAME, POOL, Told, control
+from tests.operator.control import NAME, POOL, Control, Told, control
 from tests.tuner.loop import BETTER, QUICK, START, gaining, spec
 
 RESTED = replace(QUICK, cooldown=Duration("10m"))
@@ -156,6 +156,48 @@ async def test_a_policy_made_anew_does_not_write_over_the_records_of_the_old_one
     await plane.until_ended()
     assert await plane.experiment(1) == old
     assert (await plane.experiment(2)).status.outcome is not None
+
+
+async def test_a_policy_of_another_uid_leaves_a_live_experiment_of_the_old_one_and_numbers_on() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.MEASURING)
+    old = await plane.experiment(1)
+    made_anew(plane, "another")
+    plane.clock.advance(31)
+    await plane.until(lambda status: status.experiment is not None)
+    assert (await plane.status()).experiment == "chat-00002"
+    assert await plane.experiment(1) == old
+
+
+async def test_a_status_that_names_another_policys_experiment_is_numbered_past_it() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.MEASURING)
+    old, status = await plane.experiment(1), await plane.status()
+    made_anew(plane, "another", replace(status, experiments_started=0))
+    plane.clock.advance(31)
+    await plane.until(lambda status: status.experiment not in (None, "chat-00001"))
+    assert (await plane.status()).experiment == "chat-00002"
+    assert await plane.experiment(1) == old
+
+
+async def test_agents_that_leave_the_selector_in_mid_experiment_are_told_the_incumbent() -> None:
+    plane = control(spec=spec(settings=RESTED))
+    await plane.until_phase(Phase.MEASURING)
+    exposed = plane.exposed()
+    outside = next(name for name in plane.pool.names() if name not in exposed)
+    plane.objects.apply(NAME, replace(spec(settings=RESTED), selector=Selector(addresses=(outside,))))
+    await plane.until_ended()
+    assert exposed
+    assert not plane.exposed()
+    assert not plane.told_of(Reason.LEASE_LAPSED)
+
+
+def made_anew(plane: Control, uid: str, status: PolicyStatus | None = None) -> None:
+    """The policy as another object of its name."""
+    plane.objects.delete_policy(NAME)
+    stored = plane.objects.apply(NAME, spec(settings=RESTED))
+    anew = replace(stored, metadata=replace(stored.metadata, uid=uid), status=status)
+    plane.objects._store_policy(anew)
 
 
 @pytest.mark.parametrize(

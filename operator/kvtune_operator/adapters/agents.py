@@ -90,10 +90,10 @@ class HttpAgents(Agents):
         self._address_of = address_of
         self._insecure = insecure
 
-    async def discover(self, policy: KVCachePolicy) -> Discovered:
-        """The configured addresses, sorted, each once; nothing is asked of the network."""
+    async def discover(self, policy: KVCachePolicy, *, also: Sequence[str] = ()) -> Discovered:
+        """The configured addresses and `also`, sorted, each once; nothing is asked of the network."""
         addresses = self._addresses or policy.spec.selector.addresses
-        return Discovered(agents=tuple(sorted({normal(address) for address in addresses})))
+        return Discovered(agents=tuple(sorted({normal(address) for address in (*addresses, *also)})))
 
     async def reports(self, agents: Sequence[str]) -> Mapping[str, Report | Unreachable]:
         """Ask every agent what it runs. Two addresses of one agent: only the first counts."""

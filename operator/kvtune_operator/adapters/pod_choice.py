@@ -60,6 +60,12 @@ def choose(selector: Selector, pods: Mapping[str, PodSeen], nodes: Mapping[str, 
     )
 
 
+def still_agents(names: Iterable[str], pods: Mapping[str, PodSeen]) -> tuple[PodSeen, ...]:
+    """The pods of these names that have an agent's port and have not ended, whatever their labels."""
+    found = (pods[name] for name in names if name in pods)
+    return tuple(pod for pod in found if pod.port is not None and not pod.finished)
+
+
 def shortfall(
     selector: Selector, namespace: str, choice: Choice, nodes: Mapping[str, NodeSeen] | None
 ) -> tuple[Reason, str] | None:

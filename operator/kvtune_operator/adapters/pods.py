@@ -15,8 +15,8 @@ from kvtune_operator.adapters.agents import HttpAgents, WriteToken
 from kvtune_operator.adapters.fetch import Fetcher
 from kvtune_operator.adapters.inventory import View
 from kvtune_operator.adapters.kube_errors import NotAllowed
-from kvtune_operator.adapters.pod_choice import Choice, choose, departures, shortfall
-from kvtune_operator.adapters.pod_records import NodeSeen
+from kvtune_operator.adapters.pod_choice import Choice, choose, departures, shortfall, still_agents
+from kvtune_operator.adapters.pod_records import NodeSeen, PodSeen
 from kvtune_operator.ports import Accepted, Agents, Clock, Discovered, Refused, Rivals, Unreachable
 from kvtune_tuner.model import PoolSeen
 
@@ -42,8 +42,8 @@ class PodAgents(Agents):
         self._access = access
         self._clock = clock
 
-    async def discover(self, policy: KVCachePolicy) -> Discovered:
-        """The pods that the policy selects and no older one does.
+    async def discover(self, policy: KVCachePolicy, *, also: Sequence[str] = ()) -> Discovered:
+        """The pods that the policy selects and no older one does, and of `also` those that are agents still.
 
         Raises `Unavailable` when nodes or pods are not known now.
         A right that is lacking is a reason for a policy at rest; while an experiment is live it is
@@ -59,8 +59,9 @@ class PodAgents(Agents):
         choice = choose(policy.spec.selector, pods, nodes)
         short = shortfall(policy.spec.selector, self._view.namespace, choice, nodes)
         reason, message = short or await self._no_token(policy, choice) or (None, "")
-        contested = self._contested(policy, choice, nodes)
-        ours = [pod for pod in choice.agents if pod.name not in contested]
+        agents = {pod.name: pod for pod in (*choice.agents, *still_agents(also, pods))}
+        contested = self._contested(policy, agents, nodes)
+        ours = [pod for pod in agents.values() if pod.name not in contested]
         return Discovered(
             agents=tuple(sorted(pod.name for pod in ours)),
             pool=PoolSeen(
@@ -123,11 +124,10 @@ class PodAgents(Agents):
     def _contested(
         self,
         policy: KVCachePolicy,
-        choice: Choice,
+        ours: Mapping[str, PodSeen],
         nodes: Mapping[str, NodeSeen] | None,
     ) -> dict[str, str]:
         """Agents that an older policy selects too, and its name."""
-        ours = {pod.name: pod for pod in choice.agents}
         found: dict[str, str] = {}
         for rival in self._rivals.older(policy):
             if rival.spec.selector.nodes.match_labels and nodes is None:
