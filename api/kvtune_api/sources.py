@@ -140,16 +140,17 @@ class PrometheusSource:
     """Whose metric names are asked for. Default: Agent."""
 
     queries: Queries = Queries()
-    """PromQL in place of the preset's series."""
+    """PromQL in place of the preset's series. A policy's need an address of its own beside them."""
 
     matchers: Matchers = Field(default_factory=dict)
-    """Label values that every series must have, such as `cluster: eu-1`."""
+    """Label values that every series must have, such as `cluster: eu-1`. At the operator's address its own
+    come first."""
 
     pod_label: LabelName | None = None
     """Label with the pod's name. Default: pod (standalone: instance)."""
 
     namespace_label: LabelName | None = None
-    """Label with the pod's namespace. Default: namespace."""
+    """Label with the pod's namespace. Default: namespace. A policy's needs an address of its own."""
 
     replica_label: LabelName | None = None
     """Label by which the two of a highly available pair differ; of their series one is used."""
@@ -181,10 +182,11 @@ class PyroscopeSource:
     """Label with the pod's name. Default: pod (standalone: instance)."""
 
     namespace_label: LabelName | None = None
-    """Label with the pod's namespace. Default: namespace."""
+    """Label with the pod's namespace. Default: namespace. A policy's needs an address of its own."""
 
     matchers: Matchers = Field(default_factory=dict)
-    """Label values that every profile must have, such as `service_name: vllm`."""
+    """Label values that every profile must have, such as `service_name: vllm`. At the operator's address its
+    own come first."""
 
     load_frames: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=16)] | None = (
         None

@@ -49,6 +49,14 @@ class Place:
     secret_of_policy: bool = True
     """Whether the Secret is named by the policy (its namespace), or by the operator's own settings."""
 
+    address_of_policy: bool = True
+    """Whether the policy chose the address, or the operator's own settings."""
+
+    @property
+    def quotes(self) -> bool:
+        """Whether messages may quote an answer: never one from where a tenant of a cluster sent us."""
+        return self.namespace is None or not self.address_of_policy
+
 
 def resolved(
     policy: PrometheusSource, operator: PrometheusSource, *, pod_label: str = POD_LABEL
@@ -56,6 +64,7 @@ def resolved(
     """The policy's settings over the operator's, field by field, then the defaults.
 
     A Secret of the operator is used for the operator's own address only, or a policy could send it anywhere.
+    At the operator's address the operator's matchers hold whatever the policy says.
     """
     found = _over(policy, operator)
     return replace(
@@ -93,7 +102,37 @@ def _over(policy: S, operator: S) -> S:
     }
     if policy.address is not None:
         values["secret"] = policy.secret
+    else:
+        values["matchers"] = {**policy.matchers, **operator.matchers}
     return replace(policy, **values)
+
+
+def _place(place: Place, asked: PrometheusSource | PyroscopeSource) -> Place:
+    return replace(
+        place, secret_of_policy=asked.secret is not None, address_of_policy=asked.address is not None
+    )
+
+
+def _reaching_too_far(
+    name: str, policy: PrometheusSource | PyroscopeSource, operator: PrometheusSource | PyroscopeSource | None
+) -> list[Problem]:
+    """What a policy may not choose where it is asked with the operator's address and credentials.
+
+    There it would read what other namespaces have: what is asked for is the operator's to say.
+    """
+    if policy.address is not None:
+        return []
+    problems, where = [], f"spec.metrics.{name}"
+    if isinstance(policy, PrometheusSource) and policy.queries != Queries():
+        text = f"need an address of the policy's own: name it in {where}.address, or leave the queries out"
+        problems.append(Problem(f"{where}.queries", text))
+    if policy.namespace_label and operator and operator.address:
+        text = (
+            f"{policy.namespace_label!r}: is not for a policy to choose at the operator's address: "
+            f"name an address in {where}.address, or leave it out"
+        )
+        problems.append(Problem(f"{where}.namespaceLabel", text))
+    return problems
 
 
 def _queries(policy: Queries, operator: Queries) -> Queries:
@@ -147,7 +186,10 @@ class SourcesOf:
         profiles = resolved_profiles(
             asked.pyroscope, pyroscope or PyroscopeSource(), pod_label=self._pod_label
         )
-        problems = []
+        problems = [
+            *_reaching_too_far("prometheus", asked.prometheus, prometheus),
+            *_reaching_too_far("pyroscope", asked.pyroscope, pyroscope),
+        ]
         if asked.source is MetricsSource.PROMETHEUS and metrics.address is None:
             text = (
                 "is needed for spec.metrics.source Prometheus: neither the policy nor the operator names one"
@@ -164,8 +206,8 @@ class SourcesOf:
         asked = policy.spec.metrics
         scraped = asked.source is MetricsSource.SCRAPE or metrics.address is None
         place = Place(policy=policy.metadata.name, namespace=policy.metadata.namespace)
-        own = replace(place, secret_of_policy=asked.prometheus.secret is not None)
-        profiled = replace(place, secret_of_policy=asked.pyroscope.secret is not None)
+        own = _place(place, asked.prometheus)
+        profiled = _place(place, asked.pyroscope)
         return Sources(
             metrics=self._scrape if scraped else self._prometheus(metrics, own),
             profiles=None if profiles.address is None else self._pyroscope(profiles, profiled),

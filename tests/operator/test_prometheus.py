@@ -1,6 +1,7 @@
 """A Prometheus that is down, slow, wrong, protected or lying: one clear message, one timeout, no secret in
 it."""
 
+import asyncio
 import contextlib
 import datetime
 import json
@@ -23,7 +24,7 @@ from kvtune_operator.ports import Unreachable
 from kvtune_operator.sources import resolved
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.certificates import self_signed
-from tests.fakes.servers import answering, dripping, hearing, stuck
+from tests.fakes.servers import answering, dripping, hearing, raw_server, stuck
 
 EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
 SECRET = "swordfish-7"
@@ -34,6 +35,7 @@ def metrics_at(
     address: str,
     *,
     credentials: Callable[[], Awaitable[Credentials | None]] = no_credentials,
+    quotes: bool = True,
     **source: Any,
 ) -> PrometheusMetrics:
     asked = parse(PrometheusSource, {"address": address, "timeout": "2s", **source})
@@ -45,6 +47,7 @@ def metrics_at(
         credentials,
         clock.now,
         monotonic=clock.monotonic,
+        quotes=quotes,
     )
 
 
@@ -110,6 +113,55 @@ async def test_an_answer_that_is_none_is_unavailable_with_address_status_and_rea
 
     assert expected in message
     assert len(message) < 500
+
+
+SAID = b"swordfish-7 is what it says"
+UNQUOTED = {
+    "a page": (200, SAID, "text/html", "HTTP 200 (text/html) is not what a Prometheus answers"),
+    "an error": (500, SAID, "text/plain", "HTTP 500 (text/plain)"),
+    "no type": (500, SAID, "", "HTTP 500"),
+    "a refusal": (403, SAID, "text/plain", "HTTP 403 (the credentials may not do this) (text/plain)"),
+    "an error of a Prometheus": (
+        400,
+        json.dumps({"status": "error", "errorType": "bad_data", "error": SAID.decode()}).encode(),
+        "application/json",
+        "HTTP 400 bad_data (application/json)",
+    ),
+    "an error of another kind": (
+        400,
+        json.dumps({"status": "error", "errorType": SAID.decode(), "error": SAID.decode()}).encode(),
+        "application/json",
+        "HTTP 400 (application/json)",
+    ),
+    "partial": (
+        200,
+        json.dumps({**EMPTY, "warnings": [SAID.decode()]}).encode(),
+        "application/json",
+        "the answer is only partial",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(UNQUOTED))
+async def test_without_quotes_an_answer_is_told_by_status_and_content_type_only(case: str) -> None:
+    status, body, kind, expected = UNQUOTED[case]
+    async with answering(body, status=status, content_type=kind) as address:
+        message = await trouble(metrics_at(address, quotes=False))
+
+    assert expected in message
+    assert SECRET not in message
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+async def test_what_speaks_no_http_is_quoted_at_the_operators_address_only(quotes: bool) -> None:
+    async def say(_: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"SSH-2.0-{SECRET}\r\n".encode())
+
+    async with raw_server(say) as address:
+        message = await trouble(metrics_at(address, quotes=quotes))
+
+    assert "no HTTP answer" in message
+    assert (SECRET in message) is quotes
 
 
 @pytest.mark.parametrize("server", [stuck, dripping])

@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from kvtune_api.codec import parse
-from kvtune_api.errors import SpecError
+from kvtune_api.errors import SpecError, Unavailable
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
 from kvtune_operator.adapters.source_adapters import SourceAdapters, instance
 from kvtune_operator.clock import WallClock
+from kvtune_operator.ports import Unreachable
 from kvtune_operator.sources import ADDRESS_LABEL, Place, SourcesOf, resolved, resolved_profiles
 from kvtune_operator.standalone_house import StandaloneHouse
 from tests.fakes.clock import FakeClock
 from tests.fakes.pool import FakeMetrics, Pool
 from tests.fakes.samples import cache_config, policy
+from tests.fakes.servers import answering
 from tests.fakes.sim import PoolSettings
 
 HERE, THERE = "http://prometheus.here:9090", "http://prometheus.there:9090"
@@ -45,9 +47,10 @@ def test_the_policy_comes_first_field_by_field_and_query_by_query() -> None:
         matchers={"cluster": "eu-1"},
         queries={"errors": "a", "requests": "b"},
     )
-    found = resolved(prometheus(scrapeInterval="1s", scrapeDelay="0s", queries={"errors": "c"}), operator)
+    mine = prometheus(address=HERE, scrapeInterval="1s", scrapeDelay="0s", queries={"errors": "c"})
+    found = resolved(mine, operator)
 
-    assert (found.address, found.scrape_interval, found.scrape_delay) == (THERE, "1s", "0s")
+    assert (found.address, found.scrape_interval, found.scrape_delay) == (HERE, "1s", "0s")
     assert (found.pod_label, found.matchers) == ("pod_name", {"cluster": "eu-1"})
     assert (found.queries.errors, found.queries.requests) == ("c", "b")
 
@@ -60,6 +63,79 @@ def test_the_operators_secret_is_never_sent_to_an_address_of_a_policy() -> None:
     assert found is not None and found.name == "keys"
     profiles = pyroscope(address=THERE, secret={"name": "keys"})
     assert resolved_profiles(pyroscope(address=HERE), profiles).secret is None
+
+
+@pytest.mark.parametrize("operator", [prometheus(address=THERE, secret={"name": "keys"}), None])
+def test_queries_of_a_policy_are_not_sent_to_an_address_that_is_not_its_own(
+    operator: PrometheusSource | None,
+) -> None:
+    queries = {"requests": 'sum by (pod) (requests{namespace="theirs"})'}
+
+    with pytest.raises(SpecError, match=r"spec\.metrics\.prometheus\.queries: need an address .* name it in"):
+        Opener().sources.sources(asking(prometheus={"queries": queries}), operator)
+    assert Opener().sources.sources(asking(prometheus={"queries": queries, "address": HERE}), operator)
+
+
+@pytest.mark.parametrize("source", ["prometheus", "pyroscope"])
+def test_which_label_is_the_namespace_is_not_for_a_policy_to_say_at_the_operators_address(
+    source: str,
+) -> None:
+    operators = (prometheus(address=THERE), pyroscope(address=THERE))
+    asked = asking(**{source: {"namespaceLabel": "job"}})
+
+    with pytest.raises(
+        SpecError, match=rf"spec\.metrics\.{source}\.namespaceLabel: 'job': is not for a policy"
+    ):
+        Opener().sources.sources(asked, *operators)
+    assert Opener().sources.sources(asked)
+    assert Opener().sources.sources(
+        asking(**{source: {"namespaceLabel": "job", "address": HERE}}), *operators
+    )
+
+
+def test_matchers_of_the_operator_hold_at_its_address_whatever_a_policy_says() -> None:
+    operator = prometheus(address=THERE, matchers={"cluster": "eu-1"})
+    mine = {"cluster": "us-1", "job": "vllm"}
+
+    assert resolved(prometheus(matchers=mine), operator).matchers == {"cluster": "eu-1", "job": "vllm"}
+    assert resolved(prometheus(matchers=mine, address=HERE), operator).matchers == mine
+    profiles = pyroscope(address=THERE, matchers={"cluster": "eu-1"})
+    assert resolved_profiles(pyroscope(matchers=mine), profiles).matchers["cluster"] == "eu-1"
+
+
+async def test_what_an_address_of_a_policy_says_is_never_quoted_but_the_operators_is() -> None:
+    clock = WallClock()
+    for source in ("prometheus", "pyroscope"):
+        async with answering(b"swordfish-7", status=503, content_type="text/plain") as address:
+            for place, quoted in (
+                (Place(policy="chat", namespace="ai", address_of_policy=True), False),
+                (Place(policy="chat", namespace="ai", address_of_policy=False), True),
+                (Place(policy="chat", address_of_policy=True), True),
+            ):
+                adapters = SourceAdapters(label_of=instance, now=clock.now, monotonic=clock.monotonic)
+                with pytest.raises(Unavailable) as caught:
+                    await fetched(adapters, source, address, place)
+                await adapters.close()
+                assert ("swordfish-7" in str(caught.value)) is quoted
+                assert "HTTP 503" in str(caught.value)
+                assert quoted or "HTTP 503 (text/plain)" in str(caught.value)
+
+
+def test_who_chose_the_address_is_told_to_what_opens_it() -> None:
+    opener = Opener()
+    operator = prometheus(address=THERE)
+    opener.sources.sources(asking(), operator)
+    opener.sources.sources(asking(prometheus={"address": HERE}), operator)
+
+    assert [place.address_of_policy for _, place in opener.opened] == [False, True]
+
+
+async def fetched(adapters: SourceAdapters, source: str, address: str, place: Place) -> object:
+    if source == "prometheus":
+        asked = resolved(prometheus(address=address), prometheus())
+        return await adapters.prometheus(asked, place).newest({"http://a": Unreachable(message="")})
+    profiled = resolved_profiles(pyroscope(address=address), pyroscope())
+    return await adapters.pyroscope(profiled, place).stalls(["http://a"], 0.0, 5.0)
 
 
 def test_frames_have_defaults_that_a_policy_replaces() -> None:

@@ -49,8 +49,12 @@ class PrometheusMetrics(Metrics):
         now: Callable[[], datetime],
         *,
         monotonic: Callable[[], float],
+        quotes: bool = True,
     ) -> None:
-        """`source` is resolved: everything that has a default is set, and the address too."""
+        """`source` is resolved: everything that has a default is set, and the address too.
+
+        Without `quotes` no message has any of the text that comes from the address.
+        """
         assert source.address and source.preset and source.pod_label
         assert source.scrape_interval and source.scrape_delay and source.timeout
         self._source = source
@@ -74,6 +78,7 @@ class PrometheusMetrics(Metrics):
             now=now,
             monotonic=monotonic,
             skew_seconds=max(self._interval, 2 * GRID_SECONDS),
+            quotes=quotes,
         )
         self._store = SampleStore()
         self._replica: str | None = None

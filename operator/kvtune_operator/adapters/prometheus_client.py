@@ -25,6 +25,7 @@ class PrometheusClient:
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         skew_seconds: float,
+        quotes: bool = True,
     ) -> None:
         """Answers of a server whose clock differs from `now` by more than `skew_seconds` are refused."""
         self.where = f"{address.rstrip('/')}/api/v1/query"
@@ -36,6 +37,7 @@ class PrometheusClient:
         self._now = now
         self._monotonic = monotonic
         self._skew_seconds = skew_seconds
+        self._quotes = quotes
         self._gate = asyncio.Semaphore(PARALLEL)
         self._credentials: Credentials | None = None
         self._known = False
@@ -92,6 +94,7 @@ class PrometheusClient:
             timeout_seconds=self._timeout_seconds,
             credentials=self._credentials,
             monotonic=self._monotonic,
+            quotes=self._quotes,
         )
 
     def _check_clock(self, answered: Answered) -> None:

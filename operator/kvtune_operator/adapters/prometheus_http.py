@@ -2,7 +2,7 @@
 
 By prometheus-api-client over a session of our own, for the library itself follows redirects with all headers,
 puts the parameters of a POST into the address, reads an answer of any size for any time, and drops warnings.
-Called in threads by prometheus.py.
+Called in threads by prometheus.py. Text of an answer is quoted only where the operator chose the address.
 """
 
 import contextlib
@@ -30,6 +30,10 @@ from kvtune_operator.adapters.credentials import Credentials, tls_context
 ANSWER_BYTES = 64 << 20
 _PART_BYTES = 1 << 16
 _SHOWN = 160
+ERROR_TYPES = frozenset(
+    ("bad_data", "canceled", "execution", "internal", "not_acceptable", "not_found", "timeout", "unavailable")
+)
+"""Kinds of errors of Prometheus' API (its web/api/v1/api.go): words of ours, wherever they are from."""
 
 Series = dict[str, Any]
 """One series of an answer: `metric` (labels) and `values` or `value`."""
@@ -52,6 +56,7 @@ class _Whole:
     content: bytes
     document: Any
     server_time: datetime | None
+    content_type: str
 
     def json(self) -> Any:
         return self.document
@@ -60,11 +65,12 @@ class _Whole:
 class _Session(requests.Session):
     """A session whose every answer is whole, small enough, in time and from the host that was asked."""
 
-    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, seconds: float, monotonic: Callable[[], float], *, quotes: bool) -> None:
         super().__init__()
         self.trust_env = False  # neither proxies nor passwords of the environment
         self._seconds = seconds
         self._monotonic = monotonic
+        self._quotes = quotes
         self.last: _Whole | None = None
 
     def request(  # type: ignore[override]  # the library hands the answer through to us alone
@@ -75,7 +81,7 @@ class _Session(requests.Session):
         options |= {"data": options.pop("params", None), "allow_redirects": False, "stream": True}
         with super().request(method, url, **options) as response:
             body = self._body(response, deadline, where)
-            self.last = _whole(response, body, where)
+            self.last = _whole(response, body, where, quotes=self._quotes)
         return self.last
 
     def _body(self, response: requests.Response, deadline: float, where: str) -> bytes:
@@ -137,10 +143,13 @@ class PrometheusHttp:
         timeout_seconds: float,
         credentials: Credentials | None,
         monotonic: Callable[[], float],
+        quotes: bool = True,
     ) -> None:
+        """Without `quotes` no message has any text of an answer, nor of what is no answer of HTTP."""
+        self._quotes = quotes
         self.where = f"POST {address.rstrip('/')}/api/v1/query"
         self._timeout_seconds = timeout_seconds
-        self._session = _Session(timeout_seconds, monotonic)
+        self._session = _Session(timeout_seconds, monotonic, quotes=quotes)
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         self._client = PrometheusConnect(
             url=address.rstrip("/"),
@@ -173,9 +182,9 @@ class PrometheusHttp:
         except (requests.Timeout, TimeoutError) as error:
             raise Unavailable(f"{self.where}: no answer within {self._timeout_seconds:g} s") from error
         except (requests.RequestException, HTTPError, OSError) as error:
-            raise Unavailable(f"{self.where}: {_cause(error)}") from error
+            raise Unavailable(f"{self.where}: {_cause(error, quotes=self._quotes)}") from error
         except PrometheusApiClientException as error:
-            raise Unavailable(f"{self.where}: {_refusal(self._session.last)}") from error
+            raise Unavailable(f"{self.where}: {_refusal(self._session.last, quotes=self._quotes)}") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise Unavailable(f"{self.where}: HTTP 200 is not what a Prometheus answers") from error
         if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
@@ -188,7 +197,7 @@ class PrometheusHttp:
         )
 
 
-def _whole(response: requests.Response, body: bytes, where: str) -> _Whole:
+def _whole(response: requests.Response, body: bytes, where: str, *, quotes: bool) -> _Whole:
     status = response.status_code
     if 300 <= status < 400:
         raise Unavailable(f"{where}: HTTP {status}, redirects are not followed")
@@ -197,29 +206,35 @@ def _whole(response: requests.Response, body: bytes, where: str) -> _Whole:
     except (ValueError, RecursionError):
         document = None
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    whole = _Whole(status, body, document, _date(response.headers.get("date")))
+    whole = _Whole(status, body, document, _date(response.headers.get("date")), kind)
     if status != 200:
         return whole
     if not isinstance(document, dict) or document.get("status") != "success":
         shown = f" ({kind})" if kind and kind != "application/json" else ""
-        raise Unavailable(f"{where}: HTTP 200{shown} is not what a Prometheus answers: {_shown(body)}")
+        said = f": {_shown(body)}" if quotes else ""
+        raise Unavailable(f"{where}: HTTP 200{shown} is not what a Prometheus answers{said}")
     if warnings := document.get("warnings"):
         first = _shown(str(warnings[0] if isinstance(warnings, list) else warnings).encode())
-        raise Unavailable(f"{where}: the answer is only partial: {first}")
+        raise Unavailable(f"{where}: the answer is only partial{f': {first}' if quotes else ''}")
     return whole
 
 
-def _refusal(last: _Whole | None) -> str:
+def _refusal(last: _Whole | None, *, quotes: bool) -> str:
     if last is None:
         return "no answer"
-    text = last.document.get("error") if isinstance(last.document, dict) else None
+    document = last.document if isinstance(last.document, dict) else {}
+    text = document.get("error")
     why = _shown(text.encode() if isinstance(text, str) else last.content)
+    if not quotes:
+        known = document.get("errorType")
+        why = f"{known} " if isinstance(known, str) and known in ERROR_TYPES else ""
+        why += f"({last.content_type[:_SHOWN]})" if last.content_type else ""
     hint = {401: "credentials are needed or wrong", 403: "the credentials may not do this"}
     said = f" ({hint[last.status_code]})" if last.status_code in hint else ""
     return f"HTTP {last.status_code}{said} {why}".rstrip()
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, *, quotes: bool) -> str:
     text = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in text or isinstance(error, requests.exceptions.SSLError):
         found = text.partition("certificate verify failed: ")[2].partition(" (")[0]
@@ -230,6 +245,8 @@ def _cause(error: Exception) -> str:
         return "the name cannot be resolved"
     if isinstance(error, requests.exceptions.InvalidURL):
         return "is not an address"
+    if not quotes:
+        return f"no HTTP answer ({type(error).__name__})"
     return f"no HTTP answer ({_shown(text.rpartition(': ')[2].encode()) or type(error).__name__})"
 
 

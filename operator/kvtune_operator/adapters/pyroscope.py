@@ -42,8 +42,14 @@ class PyroscopeProfiles(Profiles):
         namespace: str | None,
         credentials: Provider,
         session: Callable[[], aiohttp.ClientSession],
+        *,
+        quotes: bool = True,
     ) -> None:
-        """`source` is resolved: everything that has a default is set, and the address too."""
+        """`source` is resolved: everything that has a default is set, and the address too.
+
+        Without `quotes` no message has any of the text that comes from the address.
+        """
+        self._quotes = quotes
         assert source.address and source.pod_label and source.profile_type and source.timeout
         self._where = f"{source.address.rstrip('/')}/pyroscope/render"
         self._profile_type = source.profile_type
@@ -88,7 +94,7 @@ class PyroscopeProfiles(Profiles):
                 params = self._params(agent, since, until)
                 try:
                     async with asyncio.timeout(self._timeout_seconds):
-                        status, body = await self._exchange(params, headers, context)
+                        status, kind, body = await self._exchange(params, headers, context)
                 except TimeoutError:
                     down.append(
                         self._unavailable(f"no whole answer within {self._timeout_seconds:g} s", params)
@@ -98,7 +104,8 @@ class PyroscopeProfiles(Profiles):
                 else:
                     if status == 200:
                         return self._parsed(agent, body, params)
-                    down.append(self._unavailable(f"HTTP {status} {_shown(body)}".rstrip(), params))
+                    said = _shown(body) if self._quotes else kind and f"({kind[:_SHOWN]})"
+                    down.append(self._unavailable(f"HTTP {status} {said}".rstrip(), params))
                 return None
 
         answers = await asyncio.gather(*(one(agent) for agent in agents))
@@ -119,7 +126,7 @@ class PyroscopeProfiles(Profiles):
 
     async def _exchange(
         self, params: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, str, bytes]:
         async with self._session().get(
             self._where,
             params=dict(params),
@@ -132,7 +139,8 @@ class PyroscopeProfiles(Profiles):
                 body += part
                 if len(body) > ANSWER_BYTES:
                     raise ValueError(f"HTTP {got.status}, more than {ANSWER_BYTES} bytes")
-            return got.status, bytes(body)
+            kind = got.headers.get("Content-Type", "").partition(";")[0].strip()
+            return got.status, kind, bytes(body)
 
     def _parsed(self, agent: str, body: bytes, params: Mapping[str, str]) -> Stalls | Missing:
         found = stalls(body, self._frames)

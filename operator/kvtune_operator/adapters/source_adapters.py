@@ -48,12 +48,15 @@ class SourceAdapters:
             self._credentials(source.secret, place, "prometheus"),
             self._now,
             monotonic=self._monotonic,
+            quotes=place.quotes,
         )
 
     def pyroscope(self, source: PyroscopeSource, place: Place) -> PyroscopeProfiles:
         """Profiles of a Pyroscope; raise `SpecError` where its Secret cannot be read here."""
         credentials = self._credentials(source.secret, place, "pyroscope")
-        return PyroscopeProfiles(source, self._label_of, place.namespace, credentials, self._opened)
+        return PyroscopeProfiles(
+            source, self._label_of, place.namespace, credentials, self._opened, quotes=place.quotes
+        )
 
     async def close(self) -> None:
         """Close what is shared."""
