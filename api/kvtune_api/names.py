@@ -142,7 +142,6 @@ class Reason(StrEnum):
     STOPPED = "Stopped"
     CAPPED = "Capped"
     FORBIDDEN = "Forbidden"
-    FINALIZER_LATE = "FinalizerLate"
     INVALID = "Invalid"
     READY = "Ready"
     NO_AGENTS = "NoAgents"

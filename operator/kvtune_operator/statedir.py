@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvtune_api.codec import frozen
-from kvtune_api.errors import KvtuneError, Problem, SpecError
+from kvtune_api.errors import KvtuneError
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.policy import KVCachePolicy
@@ -209,13 +209,6 @@ def refuse_command(state: StateDir, path: Path, why: str) -> None:
 def parse_wish(text: str, where: str) -> Wish:
     """Read a command; raise `Corrupt`."""
     return parsed(Wish, text, where)
-
-
-def check_name(name: str) -> None:
-    """Refuse a policy name that leaves no room for the names of its experiments and their files."""
-    if len(name) > 200:
-        problem = f"has {len(name)} characters, at most 200 are allowed with a state directory"
-        raise SpecError(Problem("metadata.name", problem))
 
 
 def _json_files(folder: Path) -> list[Path]:

@@ -23,7 +23,6 @@ from kvtune_operator.statedir import (
     StateDir,
     StateLock,
     Wish,
-    check_name,
     experiments,
     parse_wish,
     policies,
@@ -64,7 +63,6 @@ class FileObjects(Objects):
 
     async def apply_policy(self, document: KVCachePolicy) -> KVCachePolicy:
         """Store what the user asks for: an equal spec changes nothing, another is a new generation."""
-        check_name(document.metadata.name)
         return await self._in_thread(lambda: self._apply(document))
 
     async def withdraw_policy(self, name: str, now: datetime) -> None:
