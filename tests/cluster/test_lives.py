@@ -184,12 +184,14 @@ def test_a_namespace_that_is_deleted_takes_its_live_experiment_along(there: Worl
 
 def test_case_22_a_guardrail_may_pause_and_an_annotation_goes_on(there: World) -> None:
     there.until_exposed("tripped")
-    there.farm.errors(there.farm.exposed("tripped"), 100.0)
+    silent = there.until(lambda: there.farm.exposed("tripped"), "a candidate")
+    there.farm.switch(silent, "down", True)
 
     ended = there.until_ended("tripped")
 
     assert there.outcome(ended) == "RolledBack(Breaker)"
     there.until_phase("tripped", "Paused")
+    there.farm.switch(silent, "down", False)
     assert there.ttls("tripped") == {"30s"}
     assert there.events("tripped", "GuardrailTripped")
     assert not is_live(there.policies.get("tripped"))
