@@ -26,7 +26,9 @@ def replay(
 ) -> None:
     """Recompute the verdicts from the ledgers' counters; exit 1 on any difference.
 
-    Examples: kvtune replay .kvtune, or: kubectl get kvx chat-1 -o json | kvtune replay -
+    Example: kvtune replay .kvtune
+
+    In a cluster: kubectl get kvx chat-00001 -o json | kvtune replay -
     """
     from kvtune_tuner.replay import replay as replayed
 

@@ -100,6 +100,8 @@ def test_every_command_has_help_with_an_example(capsys: Capture) -> None:
         "resume",
         "approve",
         "replay",
+        "operator",
+        "traffic",
         "version",
     ):
         assert name in listed
