@@ -117,7 +117,7 @@ def test_too_late_or_never_agents_come_home_by_their_lease_and_users_can_free_wh
 
         back = there.start()
         there.until(lambda: there.experiment("half-00001") is None, "the operator's start frees it")
-        assert "orphaned experiments freed" in back.events()
+        back.until_said("orphaned experiments freed")
         lapsed(there, killed["late"])
         assert there.operators[-1].stop() == 0
 
