@@ -27,7 +27,7 @@ from tests.cluster.fixtures import Kubectl
 from tests.cluster.ground import Ground, standing
 from tests.cluster.relay import Relay
 from tests.fakes.leaving import going
-from tests.fakes.nodes_and_pods import Older
+from tests.fakes.nodes_and_pods import Older, StaticToken
 from tests.fakes.samples import policy
 from tools.controlplane.access import Access, write_kubeconfig
 
@@ -48,8 +48,7 @@ async def agents(kube: Lister, namespace: str, patience: Patience | None = None)
     inventory = Inventory(kube, Timer(monotonic=clock.monotonic), patience)
     async with fetching() as fetcher, inventory.of(namespace) as view:
         assert isinstance(kube, Kube | Outdated)
-        token = SecretToken(kube, namespace, clock.monotonic)
-        yield PodAgents(view, fetcher, token, rivals=Older(), access=AgentAccess, clock=clock)
+        yield PodAgents(view, fetcher, StaticToken(), rivals=Older(), access=AgentAccess, clock=clock)
 
 
 async def found(agents: PodAgents, policy: KVCachePolicy, wanted: Callable[[Discovered], bool]) -> Discovered:
