@@ -48,6 +48,11 @@ class _Written(str):
     max_length: int
     example: str
     largest: str
+    comparable_form: str
+    """CEL for `comparable`, with %(value)s."""
+
+    less_form: str
+    """CEL for `less`, with %(value)s and %(other)s."""
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -97,12 +102,12 @@ class _Written(str):
     @classmethod
     def comparable(cls, value: str) -> str:
         """CEL that is true where the expression `value` can be compared."""
-        raise NotImplementedError
+        return cls.comparable_form % {"value": value}
 
     @classmethod
     def less(cls, value: str, other: str) -> str:
         """CEL that is true where one expression is less than the other; both must be comparable."""
-        raise NotImplementedError
+        return cls.less_form % {"value": value, "other": other}
 
 
 def _says(words: str) -> str:
@@ -126,6 +131,8 @@ class Duration(_Written):
     max_length = DURATION_MAX_LENGTH
     example = "'90s', '5m' or '320ms'"
     largest = f"{LARGEST_SECONDS}s"
+    comparable_form = f"%(value)s.matches({quoted(_COUNTABLE)})"
+    less_form = "duration(%(value)s) < duration(%(other)s)"
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -134,16 +141,6 @@ class Duration(_Written):
         if written.nanoseconds > LARGEST_SECONDS * 10**9:
             raise _too_large(written, "duration", cls.largest)
         return written
-
-    @classmethod
-    def comparable(cls, value: str) -> str:
-        """CEL that is true where the expression `value` can be compared."""
-        return f"{value}.matches({quoted(_COUNTABLE)})"
-
-    @classmethod
-    def less(cls, value: str, other: str) -> str:
-        """CEL that is true where one expression is less than the other; both must be comparable."""
-        return f"duration({value}) < duration({other})"
 
     @property
     def nanoseconds(self) -> int:
@@ -172,6 +169,8 @@ class Quantity(_Written):
     max_length = QUANTITY_MAX_LENGTH
     example = "'8Gi' or '512Mi'"
     largest = "1Ei"
+    comparable_form = f"(%(value)s.matches({quoted(QUANTITY_PATTERN)}) && isQuantity(%(value)s))"
+    less_form = "quantity(%(value)s).isLessThan(quantity(%(other)s))"
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -180,16 +179,6 @@ class Quantity(_Written):
         if written.exact_bytes > LARGEST_BYTES:
             raise _too_large(written, "quantity", cls.largest)
         return written
-
-    @classmethod
-    def comparable(cls, value: str) -> str:
-        """CEL that is true where the expression `value` can be compared."""
-        return f"({value}.matches({quoted(cls.pattern)}) && isQuantity({value}))"
-
-    @classmethod
-    def less(cls, value: str, other: str) -> str:
-        """CEL that is true where one expression is less than the other; both must be comparable."""
-        return f"quantity({value}).isLessThan(quantity({other}))"
 
     @property
     def exact_bytes(self) -> Decimal:

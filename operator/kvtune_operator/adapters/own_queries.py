@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kvtune_api.codec import parse
 from kvtune_api.errors import SpecError
 from kvtune_api.wire import Counters, Histogram
+from kvtune_operator.adapters.presets import FIELDS
 from kvtune_operator.adapters.prometheus_http import Series
 from kvtune_operator.adapters.prometheus_samples import histogram, number, one_number
 from kvtune_tuner.sli import Missing, MissingReason
@@ -59,22 +60,8 @@ def _put(
             return value
     try:
         # a dict of fields: the values' types are checked by the type that is made
-        merged = {name: getattr(counters, name) for name in _FIELDS} | dict(own)
+        merged = {name: getattr(counters, name) for name in ("at", "started_at", *FIELDS)} | dict(own)
         return parse(Counters, merged)
     except SpecError as error:
         text = f"{agent}: own queries: {error.problems[0]}"
         return Missing(reason=MissingReason.INCONSISTENT, message=text)
-
-
-_FIELDS = (
-    "at",
-    "started_at",
-    "requests",
-    "prompt_tokens",
-    "hit_tokens",
-    "eviction_passes",
-    "bytes_down",
-    "errors",
-    "new_session_roots",
-    "ttft",
-)
