@@ -9,8 +9,8 @@ export PYTHON
 BIN := .venv/bin
 ARGS ?=
 ROOMS := api cache tuner operator agent lab cli
-# Two workers: the tests start real processes, and the suite is meant for two cores.
-WORKERS ?= 2
+# Four workers on two cores: half of the tests start real processes and wait for them.
+WORKERS ?= 4
 
 .PHONY: help
 help: ## Show this list
@@ -40,7 +40,7 @@ controlplane: install-dev ## Build etcd, the API server, kwok and Prometheus onc
 test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some; KVTUNE_NO_CLUSTER=1 needs no control plane)
 	@# What cannot be built fails the tests that need it, with the reason, and no other test.
 	@[ "$(KVTUNE_NO_CLUSTER)" = 1 ] || $(BIN)/python -m tools.controlplane build || true
-	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: install-dev ## Check format, lint, types, imports, layout and generated files

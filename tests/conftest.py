@@ -1,4 +1,4 @@
-"""What holds for every test: no connection leaves this machine.
+"""What holds for every test: no connection leaves this machine; those that wait longest begin first.
 
 An audit hook of the interpreter sees each connection of this process, whichever library opens it, and nothing
 of the product is patched. Processes that a test starts are not seen.
@@ -8,9 +8,14 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
+
+FIRST = ("tests/e2e/", "tests/cluster/")
+"""Their tests wait for real processes: the sooner they begin, the more others run meanwhile."""
 
 _refused: list[str] = []
 
@@ -72,3 +77,22 @@ def refused_connections() -> Iterator[list[str]]:
 
 settings.register_profile("kvtune", deadline=None)  # these machines are noisy: never assert time
 settings.load_profile("kvtune")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring those that wait longest to the front."""
+    items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in FIRST])
+
+
+class Scheduling(LoadFileScheduling):
+    """The tests of a file share a worker, as they share processes; those of tests/e2e share one fleet."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The unit of work that a test belongs to."""
+        return FIRST[0] if nodeid.startswith(FIRST[0]) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Hand out tests by `Scheduling`, with one worker as with many."""
+    return Scheduling(config, log)

@@ -21,7 +21,6 @@ from tests.e2e.processes import KVTUNE, Running, until
 from tools.controlplane.access import Access
 from tools.controlplane.errors import Answered
 
-pytestmark = pytest.mark.xdist_group("api-server-faults")
 LIVE = "live"
 SPEC = short(
     experiment={"leaseDuration": "20s", "noDataTimeout": "120s", "maxDuration": "30m", "maxPairs": 40}

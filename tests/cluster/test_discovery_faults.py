@@ -14,7 +14,6 @@ from tests.cluster.web import Page, served
 from tests.e2e.processes import until
 from tools.controlplane.access import Access
 
-pytestmark = pytest.mark.xdist_group("discovery")
 CASES = ("nonode", "nopod", "unready", "noport", "otherport", "page", "reused", "silent")
 
 

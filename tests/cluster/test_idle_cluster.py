@@ -12,7 +12,6 @@ from tests.cluster.shared import Object, Scene, scene, steps
 from tests.e2e.processes import until
 from tools.controlplane.access import Access
 
-pytestmark = pytest.mark.xdist_group("idle")
 QUIET_SECONDS = 60.0
 KEPT = ("empty", "paused", "done", "observing")
 

@@ -14,7 +14,6 @@ from tests.cluster.shared import Object, Scene, scene
 from tests.e2e.processes import until
 from tools.controlplane.access import Access
 
-pytestmark = pytest.mark.xdist_group("limits")
 THREE = ("first", "second", "third")
 SPEC = short(experiment={"leaseDuration": "60s", "maxPairs": 16})
 """Leases longer than the tests wait: who comes home was told to."""

@@ -20,8 +20,6 @@ from tests.fakes.samples import experiment
 from tools.controlplane.access import Access
 from tools.controlplane.errors import Answered
 
-pytestmark = pytest.mark.xdist_group("lives")
-
 ENDLESS: Any = {"maxPairs": 3000}
 OLD = 300
 KEPT = 20
@@ -262,7 +260,7 @@ def calls(there: World, resource: str) -> list[Object]:
 
 def test_case_41_three_hundred_old_experiments_are_pruned_and_then_cost_nothing(there: World) -> None:
     there.until(lambda: there.policies.condition("old", "Accepted").get("status") == "True", "accepted")
-    listed = {"kind": "List", "apiVersion": "v1", "items": olds()}
+    listed = {"kind": "List", "apiVersion": "v1", "items": olds(uid_of(there, "old"))}
     there.kubectl("create", "-f", "-", stdin=json.dumps(listed))
     before = verbs(there)
 
@@ -275,11 +273,18 @@ def test_case_41_three_hundred_old_experiments_are_pruned_and_then_cost_nothing(
     assert there.experiments("old")[0]["metadata"]["name"] == f"old-{OLD - KEPT + 1:05}"
 
 
-def olds() -> list[Object]:
-    """Experiments of long ago."""
+def uid_of(there: World, policy: str) -> str:
+    """A policy's uid."""
+    held = there.policies.get(policy)
+    assert held is not None
+    return str(held["metadata"]["uid"])
+
+
+def olds(uid: str) -> list[Object]:
+    """Experiments of long ago, made for a policy and owned by nobody."""
     template = dump(experiment(of="old").spec, packed=True)
     head = {"apiVersion": "kvtune.dev/v1alpha1", "kind": "KVCacheExperiment"}
-    labels = {"kvtune.dev/policy": "old"}
+    labels = {"kvtune.dev/policy": "old", "kvtune.dev/policy-uid": uid}
     return [
         {
             **head,

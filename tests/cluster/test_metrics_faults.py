@@ -18,7 +18,6 @@ from tests.fakes.certificates import self_signed
 from tools.controlplane.access import Access
 from tools.controlplane.errors import Answered
 
-pytestmark = pytest.mark.xdist_group("metrics-faults")
 SPAN = "10s"
 FAULTS = {
     "unauthorized": "HTTP 401 (credentials are needed or wrong)",

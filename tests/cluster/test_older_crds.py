@@ -17,8 +17,6 @@ from tools.controlplane.access import Access
 from tools.controlplane.crds import CRDS, apply_crds
 from tools.controlplane.plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("older-crds")
-
 LAX = (
     "x-kubernetes-validations",
     "minimum",

@@ -32,7 +32,6 @@ from tests.fakes.samples import experiment
 from tools.controlplane.access import Access
 from tools.controlplane.errors import Answered
 
-pytestmark = pytest.mark.xdist_group("rights")
 KVTUNE, CORE, LEASES = "kvtune.dev", "", "coordination.k8s.io"
 AT_ONCE = 7
 ROLE = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}"

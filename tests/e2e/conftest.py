@@ -11,7 +11,7 @@ from tests.e2e.fleet import Fleet, Plane
 NewPlane = Callable[..., Plane]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Agents under traffic."""
     made = Fleet(tmp_path_factory.mktemp("fleet"))

@@ -14,8 +14,6 @@ from kvtune_cli.demo.options import DemoOptions
 from tests.e2e.policies import quick, write_policy
 from tests.e2e.processes import KVTUNE, Running, kvtune, processes_with, until
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 WIDER = {
     "cacheTTL": {"min": "20s", "max": "60s", "start": "60s", "largestStep": 2},
     "tiers": {"hostMemory": {"min": "14Gi", "max": "228Gi", "start": "114Gi", "largestStep": 4}},

@@ -12,7 +12,6 @@ from tests.e2e.test_demo import Demo
 TRACE = Path(__file__).resolve().parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
 
 pytestmark = [
-    pytest.mark.xdist_group("e2e"),
     pytest.mark.skipif(not TRACE.exists(), reason=f"{TRACE.name} is not at hand"),
     pytest.mark.skipif(
         os.environ.get("KVTUNE_LONG_TESTS") != "1", reason="runs with KVTUNE_LONG_TESTS=1: a minute"

@@ -4,16 +4,12 @@ import json
 import signal
 from typing import Any
 
-import pytest
-
 from kvtune_api.experiment import KVCacheExperiment
 from kvtune_api.names import Outcome, OutcomeReason, Phase
 from tests.e2e.conftest import NewPlane
 from tests.e2e.fleet import Fleet, Plane
 from tests.e2e.policies import quick, write_policy
 from tests.e2e.processes import kvtune, until
-
-pytestmark = pytest.mark.xdist_group("e2e")
 
 
 def test_pause_resume_try_and_abort(fleet: Fleet, new_plane: NewPlane) -> None:

@@ -10,8 +10,6 @@ from tests.e2e.conftest import NewPlane
 from tests.e2e.fleet import Fleet, Plane
 from tests.e2e.processes import until
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 class SmallDisk:
     """A file system of a few megabytes."""

@@ -3,15 +3,11 @@
 import signal
 from collections import Counter
 
-import pytest
-
 from kvtune_api.experiment import KVCacheExperiment
 from tests.e2e.conftest import NewPlane
 from tests.e2e.fleet import Fleet, Plane
 from tests.e2e.policies import quick
 from tests.e2e.processes import kvtune, until
-
-pytestmark = pytest.mark.xdist_group("e2e")
 
 
 def test_after_kill_9_agents_come_home_and_a_late_restart_drops_the_block(

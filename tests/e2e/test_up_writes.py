@@ -13,8 +13,6 @@ from tests.e2e.fleet import SPEED, Fleet
 from tests.e2e.policies import quick
 from tests.e2e.processes import KVTUNE, Running, until
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 TOKENS = {
     "none": {},
     "a wrong one": {"authorization": "Bearer wrong"},

@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.policies import quick, write_policy
 from tests.e2e.processes import kvtune
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     """The quick policy with one field replaced."""
