@@ -83,6 +83,10 @@ class Noise:
         self._seed = seed
         self._sums = [0.0]
 
+    def __deepcopy__(self, memo: object) -> "Noise":
+        """The stream is fixed by its seed: copies may share what is known of it."""
+        return self
+
     def sum(self, cells: int) -> float:
         """The sum of the first `cells` cells."""
         while cells >= len(self._sums):
@@ -113,6 +117,10 @@ class Span:
     rate: float
     errors_rate: float = 0.0
     before: Sums = Sums()
+
+    def __deepcopy__(self, memo: object) -> "Span":
+        """Frozen, and so is all it holds."""
+        return self
 
 
 @dataclass(slots=True, kw_only=True)

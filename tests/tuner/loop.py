@@ -1,6 +1,7 @@
 """Drive the real `plan` over the simulated pool by hand: what the control plane does, without its shell."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from kvtune_api.experiment import KVCacheExperiment
@@ -101,6 +102,19 @@ class Loop:
 
     last: Seen | None = None
     wishes: list[Command] = field(default_factory=list)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Loop":
+        """A run that goes its own way. What a plan makes is frozen, so that both may hold it."""
+        memo[id(self.pool.log)] = list(self.pool.log)
+        return replace(
+            self,
+            pool=deepcopy(self.pool, memo),
+            experiments=dict(self.experiments),
+            events=list(self.events),
+            refusals=list(self.refusals),
+            phases=list(self.phases),
+            wishes=list(self.wishes),
+        )
 
     @property
     def status(self) -> PolicyStatus:

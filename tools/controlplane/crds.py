@@ -10,18 +10,16 @@ from tools.controlplane.clock import until
 from tools.controlplane.errors import NotStarted
 
 CRDS = ROOT / "crds"
-ESTABLISH_SECONDS = 30
+ESTABLISH_SECONDS = 120
 
 
 def apply_crds(access: Access, folder: Path = CRDS) -> None:
     """Apply every definition of a folder; raises NotStarted with what kubectl said. Nothing without any."""
     if not sorted(folder.glob("*.yaml")):
         return
-    wanted = ("--for=condition=Established", f"--timeout={ESTABLISH_SECONDS}s")
-    for step in (("apply", "--server-side", "-f", folder), ("wait", *wanted, "-f", folder)):
-        done = access.kubectl(*step)
-        if done.returncode != 0:
-            raise NotStarted(f"kubectl {step[0]} {folder}: {done.stderr.strip()}")
+    done = access.kubectl("apply", "--server-side", "-f", folder)
+    if done.returncode != 0:
+        raise NotStarted(f"kubectl apply {folder}: {done.stderr.strip()}")
     for path in sorted(folder.glob("*.yaml")):
         listing = f"/apis/{GROUP}/{VERSION}/{path.stem}"  # 429 "storage is (re)initializing" at first
         if not until(partial(access.reads, listing), ESTABLISH_SECONDS):
