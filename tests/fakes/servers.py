@@ -10,8 +10,14 @@ from starlette.types import ASGIApp
 
 from kvtune_operator.health import served
 
+GRACE_SECONDS = 2.0
+"""For connections that a test has left, until they are cancelled."""
+
 Say = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 """Given the request line, write an answer."""
+
+Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Answer one connection."""
 
 Hear = Callable[[dict[str, str], bytes], Awaitable[tuple[int, bytes]]]
 """Given the headers (lower case) and the body, a status and a JSON body."""
@@ -22,17 +28,41 @@ async def raw_server(say: Say) -> AsyncIterator[str]:
     """Serve raw bytes; gives the address. Each connection gets one answer and is closed."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            await say(head.split(b"\r\n")[0].decode(), writer)
-            await writer.drain()
-        writer.close()
+        head = await reader.readuntil(b"\r\n\r\n")
+        await say(head.split(b"\r\n")[0].decode(), writer)
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with _serving(handle) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.asynccontextmanager
+async def _serving(handle: Handle, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve connections; gives the port. At the end none is open: what still runs is cancelled."""
+    handling: set[asyncio.Task[None]] = set()
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handling.add(task)
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await handle(reader, writer)
+                await writer.drain()
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(once, "127.0.0.1", 0, ssl=context)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        if handling:
+            _, late = await asyncio.wait(handling, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*handling)
 
 
 @contextlib.asynccontextmanager
@@ -53,28 +83,16 @@ async def answering(
 async def hearing(hear: Hear, *, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve what `hear` answers, over https with a context; gives the address."""
 
-    handling: set[asyncio.Task[None] | None] = set()
-
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handling.add(asyncio.current_task())
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
-            head = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-            status, body = await hear(head, await reader.readexactly(int(head.get("content-length", "0"))))
-            kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            writer.write(f"HTTP/1.1 {status} X\r\n{kind}Connection: close\r\n\r\n".encode() + body)
-            await writer.drain()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
+        head = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        status, body = await hear(head, await reader.readexactly(int(head.get("content-length", "0"))))
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"HTTP/1.1 {status} X\r\n{kind}Connection: close\r\n\r\n".encode() + body)
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     scheme = "http" if context is None else "https"
-    try:
-        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await asyncio.gather(*(task for task in handling if task is not None))
+    async with _serving(handle, context) as port:
+        yield f"{scheme}://127.0.0.1:{port}"
 
 
 @contextlib.asynccontextmanager
