@@ -1,104 +1,18 @@
-"""The operator's Lease: one holder at a time, noticed when lost, with a fencing token that only grows."""
-
-import copy
-from typing import Any
+"""The operator's Lease: one holder at a time, noticed when lost, with others that stand by."""
 
 import pytest
 
-from kvtune_api.errors import Conflict, Unavailable
-from kvtune_api.names import ANNOTATION_STANDBY, ANNOTATION_TOKEN
-from kvtune_operator.adapters.lease import Lease, LeaseLost
-from kvtune_operator.adapters.lease_record import LeaseSettings
-
-DURATION = 15.0
-
-
-class Machine:
-    """A clock per machine: monotonic time moves with sleeps, unix time may be anything."""
-
-    def __init__(self, unix_seconds: float = 1_900_000_000.0) -> None:
-        self.seconds = 0.0
-        self._unix = unix_seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def unix_milliseconds(self) -> int:
-        return int((self._unix + self.seconds) * 1000)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-class Server:
-    """Holds one Lease as an API server does: a write with an old resource version is a conflict."""
-
-    def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
-        self.version = 0
-        self.broken: str | None = None
-        self.writes = 0
-
-    async def get(self, path: str) -> dict[str, Any] | None:
-        self._check()
-        return copy.deepcopy(self.lease)
-
-    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        self._check()
-        if self.lease is not None:
-            raise Conflict("it exists")
-        return self._stored(body)
-
-    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        self._check()
-        held = (self.lease or {}).get("metadata", {}).get("resourceVersion")
-        if body["metadata"].get("resourceVersion") != held:
-            raise Conflict("it was written by somebody else")
-        return self._stored(body)
-
-    def holder(self) -> str:
-        assert self.lease is not None
-        return str(self.lease["spec"]["holderIdentity"])
-
-    def annotation(self, name: str) -> str:
-        assert self.lease is not None
-        return str(self.lease["metadata"].get("annotations", {}).get(name, ""))
-
-    def _check(self) -> None:
-        if self.broken is not None:
-            raise Unavailable(self.broken)
-
-    def _stored(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.version += 1
-        self.writes += 1
-        self.lease = copy.deepcopy(body)
-        self.lease["metadata"]["resourceVersion"] = str(self.version)
-        return copy.deepcopy(self.lease)
-
-
-class After:
-    """Says stop after so many looks."""
-
-    def __init__(self, looks: int) -> None:
-        self.left = looks
-
-    def is_set(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
-def candidate(server: Server, machine: Machine, identity: str) -> Lease:
-    settings = LeaseSettings(
-        namespace="kvtune", name="operator", identity=identity, duration_seconds=DURATION
-    )
-    return Lease(server, settings, machine)
-
-
-async def held_by(server: Server, identity: str, machine: Machine | None = None) -> tuple[Lease, Machine]:
-    machine = machine or Machine()
-    lease = candidate(server, machine, identity)
-    assert await lease.acquire(After(1))
-    return lease, machine
+from kvtune_api.names import ANNOTATION_STANDBY
+from kvtune_operator.adapters.lease import LeaseLost
+from tests.operator.lease_server import (
+    DURATION,
+    After,
+    Machine,
+    Server,
+    candidate,
+    held_by,
+    held_by_after_silence,
+)
 
 
 async def test_the_first_candidate_takes_the_lease() -> None:
@@ -207,12 +121,6 @@ async def test_a_lease_that_another_has_taken_is_lost_at_once() -> None:
     assert one.seconds == 0.0
 
 
-async def held_by_after_silence(server: Server, identity: str) -> Lease:
-    lease = candidate(server, Machine(), identity)
-    assert await lease.acquire(After(1000))
-    return lease
-
-
 async def test_a_lease_that_was_deleted_is_lost() -> None:
     server = Server()
     lease, _ = await held_by(server, "a")
@@ -233,75 +141,6 @@ async def test_a_strangers_annotation_does_not_cost_the_lease() -> None:
 
     assert lease.held
     assert server.annotation("x") == "y"
-
-
-async def test_a_token_is_above_the_previous_the_floor_and_the_time() -> None:
-    server = Server()
-    lease, machine = await held_by(server, "a")
-
-    first = await lease.take_token(floor=0)
-    second = await lease.take_token(floor=0)
-    third = await lease.take_token(floor=second + 1000)
-
-    assert first == machine.unix_milliseconds() + 1
-    assert second == first + 1
-    assert third == second + 1001
-    assert server.annotation(ANNOTATION_TOKEN) == str(third)
-
-
-async def test_a_token_outlives_holders_with_a_slow_clock() -> None:
-    server = Server()
-    first, _ = await held_by(server, "a")
-    token = await first.take_token(floor=0)
-    await first.release()
-    second, _ = await held_by(server, "b", Machine(unix_seconds=5.0))
-
-    assert await second.take_token(floor=3) == token + 1
-
-
-@pytest.mark.parametrize("stored", [str(2**53), str(2**53 - 1), "9" * 5000])
-async def test_a_stored_token_that_cannot_be_sent_is_ignored(stored: str) -> None:
-    server = Server()
-    lease, _ = await held_by(server, "a")
-    assert server.lease is not None
-    server.lease["metadata"]["annotations"] = {ANNOTATION_TOKEN: stored}
-    await lease.release()
-    second, two = await held_by(server, "b")
-
-    assert await second.take_token(floor=0) == two.unix_milliseconds() + 1
-
-
-async def test_a_floor_that_cannot_be_true_is_ignored_and_never_stored() -> None:
-    server = Server()
-    lease, machine = await held_by(server, "a")
-
-    token = await lease.take_token(floor=2**53)
-
-    assert token == machine.unix_milliseconds() + 1
-    assert server.annotation(ANNOTATION_TOKEN) == str(token)
-
-
-async def test_a_token_is_not_given_before_it_is_stored() -> None:
-    server = Server()
-    lease, _ = await held_by(server, "a")
-    server.broken = "etcd is full"
-
-    with pytest.raises(Unavailable, match="etcd is full"):
-        await lease.take_token(floor=0)
-
-
-async def test_a_holder_is_confirmed_while_the_lease_as_stored_is_its_own_with_its_token() -> None:
-    server = Server()
-    first, _ = await held_by(server, "a")
-    token = await first.take_token(floor=0)
-    assert await first.confirms(token)
-    assert not await first.confirms(token - 1)
-
-    await held_by_after_silence(server, "b")
-    assert not await first.confirms(token)
-    server.broken = "no answer"
-    with pytest.raises(Unavailable, match="no answer"):
-        await first.confirms(token)
 
 
 async def test_a_holder_knows_that_another_stands_by() -> None:
