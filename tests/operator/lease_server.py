@@ -62,11 +62,11 @@ class Server:
 
     def holder(self) -> str:
         """Who holds it, as stored."""
-        """An annotation as stored; empty without it."""
         assert self.lease is not None
         return str(self.lease["spec"]["holderIdentity"])
 
     def annotation(self, name: str) -> str:
+        """An annotation as stored; empty without it."""
         assert self.lease is not None
         return str(self.lease["metadata"].get("annotations", {}).get(name, ""))
 
