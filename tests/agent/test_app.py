@@ -1,4 +1,4 @@
-"""The agent's HTTP surface: pushes, reports, bad bodies, tokens, load."""
+"""The agent's HTTP surface: pushes, bad bodies, readiness, what it says of itself."""
 
 import asyncio
 import json
@@ -13,41 +13,12 @@ import pytest
 from kvtune_agent.agent import Agent
 from kvtune_agent.app import create_app
 from kvtune_agent.bodies import PUSH_BYTES_MAX
-from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.codec import parse_json
-from kvtune_api.wire import Refusal, Report, Role, Running
-from tests.agent.fake_clock import ORIGIN, FakeClock
+from kvtune_api.wire import Role, Running
+from tests.agent.fake_clock import FakeClock
+from tests.agent.http_calls import put, refusal_of
 from tests.agent.samples import BETTER, START, WRITE, push_body
-
-T = int(ORIGIN)
-
-
-async def put(client: httpx.AsyncClient, **changes: Any) -> httpx.Response:
-    return await client.put("/v1/config", json=push_body(**changes), headers=WRITE)
-
-
-def refusal_of(answer: httpx.Response) -> Refusal:
-    return parse_json(Refusal, answer.content)
-
-
-def requests(count: int, blocks: int = 8) -> dict[str, Any]:
-    return {
-        "until": T + 5,
-        "requests": [
-            [T + 5 * i / count, i, 128 * blocks, 10, list(range(i * blocks, (i + 1) * blocks))]
-            for i in range(1, count + 1)
-        ],
-    }
-
-
-async def turns_until_busy(agent: Agent) -> None:
-    assert isinstance(agent.engine, ReplayEngine)
-    for _ in range(1000):
-        if agent.engine.pending:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("no batch was taken")
 
 
 async def test_a_push_is_answered_with_what_runs(client: httpx.AsyncClient) -> None:
@@ -148,180 +119,6 @@ async def test_a_body_that_is_too_large_is_refused_while_it_comes(client: httpx.
     answer = await client.put("/v1/config", content=parts(), headers=WRITE)
 
     assert answer.status_code == 413
-
-
-WRITES = (("PUT", "/v1/config", push_body()), ("POST", "/v1/replay", requests(1)))
-
-
-@pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer wrong", "Basic correct-horse", "correct-horse"]
-)
-@pytest.mark.parametrize(("method", "path", "body"), WRITES, ids=("config", "replay"))
-async def test_no_write_without_the_token(
-    client: httpx.AsyncClient, agent: Agent, method: str, path: str, body: object, header: str | None
-) -> None:
-    headers = {} if header is None else {"authorization": header}
-    answer = await client.request(method, path, json=body, headers=headers)
-
-    assert (answer.status_code, refusal_of(answer).reason) == (401, "Unauthorized")
-    assert answer.headers["www-authenticate"] == "Bearer"
-    assert agent.running().token == 0
-    assert agent.report().counters is None
-
-
-@pytest.mark.parametrize(("method", "path", "body"), WRITES, ids=("config", "replay"))
-@pytest.mark.parametrize("text", [None, "", "  \n"], ids=("missing", "empty", "blank"))
-async def test_without_a_token_file_nothing_can_be_written_by_anyone(
-    client: httpx.AsyncClient, tmp_path: Path, method: str, path: str, body: object, text: str | None
-) -> None:
-    (tmp_path / "token").unlink()
-    if text is not None:
-        (tmp_path / "token").write_text(text)
-
-    for headers in ({}, {"authorization": "Bearer "}, WRITE):
-        answer = await client.request(method, path, json=body, headers=headers)
-        assert (answer.status_code, refusal_of(answer).reason) == (503, "TokenUnavailable")
-        assert "no write is accepted" in refusal_of(answer).message
-
-
-async def test_a_rotated_token_counts_at_once(client: httpx.AsyncClient, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("rotated")
-
-    assert (await put(client)).status_code == 401
-    answer = await client.put("/v1/config", json=push_body(), headers={"authorization": "Bearer rotated"})
-    assert answer.status_code == 200
-
-
-async def test_reads_need_no_token(client: httpx.AsyncClient, agent: Agent) -> None:
-    agent.beat()
-
-    for path in ("/v1/config", "/v1/report", "/metrics", "/healthz", "/readyz", "/openapi.json"):
-        assert (await client.get(path)).status_code == 200, path
-
-
-async def test_a_report_holds_what_a_control_plane_asks(client: httpx.AsyncClient) -> None:
-    await client.post("/v1/replay", json=requests(10), headers=WRITE)
-
-    report = parse_json(Report, (await client.get("/v1/report")).content)
-
-    assert (report.agent, report.engine, report.clock) == ("a1", "replay", ORIGIN)
-    assert [support.knob for support in report.supports] == ["cacheTTL", "evictionRatio", "tiers.hostMemory"]
-    assert report.geometry is not None
-    assert report.counters is not None
-    assert (report.counters.at, report.counters.requests, report.missing) == (T + 5, 10, None)
-    assert report.reuse is not None
-    assert report.reuse.touches == 80
-
-
-async def test_counters_of_a_time_are_those_of_that_time_ever_after(client: httpx.AsyncClient) -> None:
-    await client.post("/v1/replay", json=requests(10), headers=WRITE)
-    later = {"until": T + 20, "requests": [[T + 12, 1, 128, 1, [1]]]}
-    await client.post("/v1/replay", json=later, headers=WRITE)
-
-    counted = []
-    for at in (T + 5, T + 10, T + 15):
-        report = parse_json(Report, (await client.get("/v1/report", params={"at": at})).content)
-        assert report.counters is not None
-        counted.append(report.counters.requests)
-
-    assert counted == [10, 10, 11]
-
-
-@pytest.mark.parametrize(("at", "missing"), [(T + 10, "NotYet"), (T - 5, "BoundMissed"), (-5, "BoundMissed")])
-async def test_a_time_without_counters_is_answered_with_the_reason(
-    client: httpx.AsyncClient, at: int, missing: str
-) -> None:
-    await client.post("/v1/replay", json=requests(10), headers=WRITE)
-
-    answer = await client.get("/v1/report", params={"at": at})
-
-    assert answer.status_code == 200
-    report = parse_json(Report, answer.content)
-    assert (report.counters, report.missing) == (None, missing)
-
-
-@pytest.mark.parametrize(
-    ("at", "words"),
-    [
-        ("1003", "nearest are 1000 and 1005"),
-        ("1000.5", "nearest are 1000 and 1005"),
-        ("-3", "nearest are -5 and 0"),
-        ("nan", "not a finite number"),
-        ("inf", "not a finite number"),
-        ("now", "at: 'now'"),
-        ("", "at: ''"),
-    ],
-)
-async def test_a_time_off_the_grid_is_refused_with_the_nearest_times(
-    client: httpx.AsyncClient, at: str, words: str
-) -> None:
-    answer = await client.get("/v1/report", params={"at": at})
-
-    assert (answer.status_code, refusal_of(answer).reason) == (400, "BadTime")
-    assert words in refusal_of(answer).message
-
-
-async def test_a_replay_tells_what_became_of_the_batch(client: httpx.AsyncClient) -> None:
-    first = await client.post("/v1/replay", json=requests(10), headers=WRITE)
-    again = await client.post("/v1/replay", json=requests(10), headers=WRITE)
-
-    assert first.json() == {"served": 10, "repeated": 0, "late": 0, "errors": 0, "watermark": T + 5}
-    assert again.json() == {"served": 0, "repeated": 10, "late": 0, "errors": 0, "watermark": T + 5}
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"until": T}, "requests: is required"),
-        ({"until": T, "requests": [[T, 1, 128, 1]]}, "requests[0]"),
-        ({"until": T, "requests": [[T, 1, 0, 1, []]]}, "requests[0][2]"),
-        ({"until": T, "requests": [[T, 1, 128, 1, ["x"]]]}, "requests[0][4][0]"),
-        ({"until": T - 1, "requests": [[T, 1, 128, 1, [1]]]}, "until"),
-        ({"until": T, "requests": [], "seed": 1}, "seed: unknown field"),
-        ({"until": 1e300, "requests": []}, "too far ahead"),
-    ],
-)
-async def test_a_bad_batch_is_refused_with_the_field(
-    client: httpx.AsyncClient, body: object, words: str
-) -> None:
-    answer = await client.post("/v1/replay", json=body, headers=WRITE)
-
-    assert (answer.status_code, refusal_of(answer).reason) == (422, "Invalid")
-    assert words in refusal_of(answer).message
-
-
-async def test_metrics_and_configuration_answer_while_a_huge_batch_is_served(
-    client: httpx.AsyncClient, agent: Agent
-) -> None:
-    ended: list[str] = []
-
-    async def replay() -> None:
-        answer = await client.post("/v1/replay", json=requests(8000, blocks=24), headers=WRITE)
-        assert answer.json()["served"] == 8000
-        ended.append("replay")
-
-    async def others() -> None:
-        await turns_until_busy(agent)
-        for path in ("/metrics", "/v1/config", "/v1/report"):
-            assert (await client.get(path)).status_code == 200
-            ended.append(path)
-
-    await asyncio.gather(replay(), others())
-
-    assert ended == ["/metrics", "/v1/config", "/v1/report", "replay"]
-
-
-async def test_a_full_queue_is_answered_with_a_time_to_wait(client: httpx.AsyncClient, agent: Agent) -> None:
-    tiny = [[T + 5, 1, 1, 1, [1]]] * 20_000
-
-    body = {"until": T + 5, "requests": tiny}
-    serving = asyncio.create_task(client.post("/v1/replay", json=requests(4000, blocks=24), headers=WRITE))
-    await turns_until_busy(agent)
-    answer = await client.post("/v1/replay", json=body, headers=WRITE)
-
-    assert (answer.status_code, refusal_of(answer).reason) == (429, "QueueFull")
-    assert answer.headers["retry-after"] == "1"
-    assert (await serving).status_code == 200
 
 
 async def test_ready_only_while_the_heart_beats(
