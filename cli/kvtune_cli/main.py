@@ -22,6 +22,7 @@ from kvtune_cli.exits import ExitCode, epilog, exit_code
 from kvtune_cli.operator import operator
 from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
+from kvtune_cli.simulate import simulate
 from kvtune_cli.status import status
 from kvtune_cli.token import token
 from kvtune_cli.traffic import traffic
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "pause": pause,
     "resume": resume,
     "replay": replay,
+    "simulate": simulate,
     "token": token,
     "traffic": traffic,
     "version": version,

@@ -1,0 +1,1 @@
+"""Eviction policies: one algorithm a file, all over one block table, all behind policy.py."""

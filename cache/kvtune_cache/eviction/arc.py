@@ -1,0 +1,114 @@
+"""ARC: recent and frequent blocks share the capacity by a target that misses of lately evicted blocks move.
+
+Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, figure 4: T1, T2, B1, B2
+are the lists RECENT, FREQUENT, GHOST_RECENT, GHOST_FREQUENT. The target p is kept as a whole number of 2^-20
+blocks, so that it rounds alike wherever it is worked out.
+"""
+
+from kvtune_cache.blocks import (
+    FREQUENT,
+    GHOST_FREQUENT,
+    GHOST_RECENT,
+    NO_BLOCK,
+    NOWHERE,
+    RECENT,
+    SIZES,
+    TARGET,
+    BlockTable,
+    leave,
+    link,
+    oldest_free,
+    resident,
+    unlink,
+)
+
+TARGET_PARTS = 1 << 20
+
+
+def arc_hit(table: BlockTable, x: int) -> None:
+    """Make x the newest of the frequent ones."""
+    unlink(table, x)
+    link(table, x, FREQUENT)
+
+
+def arc_miss(table: BlockTable, x: int, capacity: int) -> None:
+    """Take x in, as frequent where it is remembered; leave it out where all others are pinned."""
+    place = table.where[x]
+    if place == NOWHERE:
+        _new(table, x, capacity)
+        return
+    _aim(table, place - 1, capacity)
+    if not _room(table, capacity, place - 1 == GHOST_FREQUENT):
+        return
+    unlink(table, x)
+    link(table, x, FREQUENT)
+
+
+def arc_evict(table: BlockTable) -> int:
+    """Let one block go by the target, and remember it; NO_BLOCK when all are pinned."""
+    return _replace(table, False)
+
+
+def _new(table: BlockTable, x: int, capacity: int) -> None:
+    """Take in a block that nobody remembers (the paper's case IV)."""
+    state = table.state
+    recent, ghosts = state[SIZES + RECENT], state[SIZES + GHOST_RECENT]
+    all_lists = recent + ghosts + state[SIZES + FREQUENT] + state[SIZES + GHOST_FREQUENT]
+    if recent + ghosts == capacity:
+        if recent == capacity:
+            oldest = oldest_free(table, RECENT)
+            if oldest == NO_BLOCK:
+                return
+            leave(table, oldest)
+            link(table, x, RECENT)
+            return
+        _forget(table, GHOST_RECENT)
+    elif all_lists >= 2 * capacity:
+        _forget(table, GHOST_FREQUENT)
+    if _room(table, capacity, False):
+        link(table, x, RECENT)
+
+
+def _aim(table: BlockTable, ghost: int, capacity: int) -> None:
+    """Move the target towards the list whose memory was asked for (cases II and III)."""
+    state = table.state
+    recent, frequent = state[SIZES + GHOST_RECENT], state[SIZES + GHOST_FREQUENT]
+    if ghost == GHOST_RECENT:
+        step = max(TARGET_PARTS, TARGET_PARTS * frequent // recent)
+        state[TARGET] = min(TARGET_PARTS * capacity, state[TARGET] + step)
+    else:
+        step = max(TARGET_PARTS, TARGET_PARTS * recent // frequent)
+        state[TARGET] = max(0, state[TARGET] - step)
+
+
+def _room(table: BlockTable, capacity: int, frequent: bool) -> bool:
+    """Make room for one block where there is none."""
+    return resident(table) < capacity or _replace(table, frequent) != NO_BLOCK
+
+
+def _replace(table: BlockTable, frequent: bool) -> int:
+    """Let go of the oldest of one list, or of the other where all of it is pinned (the paper's REPLACE)."""
+    recent = TARGET_PARTS * table.state[SIZES + RECENT]
+    target = table.state[TARGET]
+    whole = target // TARGET_PARTS * TARGET_PARTS
+    if recent >= TARGET_PARTS and (recent > target or (frequent and recent == whole)):
+        x = _demote(table, RECENT, GHOST_RECENT)
+        return x if x != NO_BLOCK else _demote(table, FREQUENT, GHOST_FREQUENT)
+    x = _demote(table, FREQUENT, GHOST_FREQUENT)
+    return x if x != NO_BLOCK else _demote(table, RECENT, GHOST_RECENT)
+
+
+def _demote(table: BlockTable, k: int, ghost: int) -> int:
+    """Let the oldest block of a list go that is not pinned, and remember it."""
+    x = oldest_free(table, k)
+    if x != NO_BLOCK:
+        leave(table, x)
+        link(table, x, ghost)
+    return x
+
+
+def _forget(table: BlockTable, ghost: int) -> None:
+    """Forget the oldest memory of a list, where there is one."""
+    oldest = table.before[len(table.where) + ghost]
+    if oldest < len(table.where):
+        unlink(table, oldest)
