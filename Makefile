@@ -33,7 +33,7 @@ down: install-dev ## End the cluster of demo-kubernetes
 	@$(BIN)/python -m tools.demo_kubernetes down
 
 .PHONY: controlplane
-controlplane: install-dev ## Build etcd, the API server, kwok and Prometheus once into your cache (about 15 minutes)
+controlplane: install-dev ## Build etcd, the API server, kwok and Prometheus once into your cache (up to 35 minutes)
 	@$(BIN)/python -m tools.controlplane build
 
 .PHONY: test

@@ -25,7 +25,7 @@ class Rules(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """Requests over dense block numbers: request r has the blocks [starts[r], starts[r + 1])."""
+    """Requests over dense block numbers: request r has the blocks [starts[r], starts[r + 1]), each once."""
 
     starts: Integers
     blocks: Integers

@@ -1,58 +1,38 @@
 """`kvtune simulate`: what an eviction policy would have hit on a trace, with a cache of a given size."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kvtune_api.errors import Unavailable
+from kvtune_cache.requests import Requests
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.output import say, say_json, tell
-
-if TYPE_CHECKING:
-    from kvtune_cache.requests import Requests
-    from kvtune_lab.simulate import Simulation
-
-
-class PolicyName(StrEnum):
-    """What `--policy` takes; the lab, which knows what they mean, is imported when the command runs."""
-
-    LRU = "LRU"
-    FIFO = "FIFO"
-    SIEVE = "SIEVE"
-    S3FIFO = "S3FIFO"
-    ARC = "ARC"
-    OPT = "OPT"
-
-
-class OrderName(StrEnum):
-    """What `--order` takes."""
-
-    TAIL = "tail"
-    FORWARD = "forward"
+from kvtune_lab.mooncake import BLOCK_TOKENS, TraceError, read_mooncake
+from kvtune_lab.simulate import Order, Policy, Simulation, packed
+from kvtune_lab.simulate import simulate as simulated
 
 
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A trace in Mooncake's format, JSON lines, also .gz.")],
     capacity: Annotated[int, typer.Option("--capacity", min=1, help="Size of the cache in blocks.")],
     policy: Annotated[
-        PolicyName, typer.Option("--policy", help="OPT: the best with all requests known.")
-    ] = PolicyName.LRU,
+        Policy, typer.Option("--policy", help="OPT: the best with all requests known.")
+    ] = Policy.LRU,
     order: Annotated[
-        OrderName, typer.Option("--order", help="forward: head first, nothing pinned; not for OPT.")
-    ] = OrderName.TAIL,
+        Order, typer.Option("--order", help="forward: head first, nothing pinned; not for OPT.")
+    ] = Order.TAIL,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Replay a trace through one cache and print its hit rates, of all requests and of the last half.
 
     Example: kvtune simulate trace.jsonl.gz --policy ARC --capacity 18279
     """
-    from kvtune_lab.simulate import Order, Policy
-    from kvtune_lab.simulate import simulate as simulated
-
-    done = simulated(_read(trace), Policy(policy), capacity, order=Order(order))
+    if policy is Policy.OPT and order is Order.FORWARD:
+        raise typer.BadParameter("forward: OPT knows no order", param_hint="--order")
+    done = simulated(_read(trace), policy, capacity, order=order)
     if as_json:
         say_json(asdict(done))
         return
@@ -60,10 +40,7 @@ def simulate(
         say(line)
 
 
-def _read(trace: Path) -> "Requests":
-    from kvtune_lab.mooncake import BLOCK_TOKENS, TraceError, read_mooncake
-    from kvtune_lab.simulate import packed
-
+def _read(trace: Path) -> Requests:
     try:
         return packed(read_mooncake(trace), block_tokens=BLOCK_TOKENS)
     except TraceError as error:
@@ -73,7 +50,7 @@ def _read(trace: Path) -> "Requests":
         raise Unavailable(f"{trace}: {error.strerror or error}") from error
 
 
-def _lines(done: "Simulation") -> list[str]:
+def _lines(done: Simulation) -> list[str]:
     """The result for a person."""
     share = done.capacity_blocks / done.distinct_blocks
     left = "" if done.evictions is None else f"; {done.evictions:,} blocks were evicted"

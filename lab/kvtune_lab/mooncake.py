@@ -129,6 +129,9 @@ def _blocks(number: int, row: dict[str, object], prompt_tokens: int) -> list[int
     blocks = row.get("hash_ids")
     if not isinstance(blocks, list) or not all(type(block) is int and block >= 0 for block in blocks):
         raise TraceError(number, "hash_ids", "is not a list of whole numbers >= 0")
+    if len(set(blocks)) < len(blocks):
+        twice = next(block for block in blocks if blocks.count(block) > 1)
+        raise TraceError(number, "hash_ids", f"holds block {twice} more than once")
     needed = -(-prompt_tokens // BLOCK_TOKENS)
     if len(blocks) != needed:
         raise TraceError(

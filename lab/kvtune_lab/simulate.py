@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
 
 from kvtune_cache.blocks import plain_table
 from kvtune_cache.eviction.policy import Eviction
@@ -18,7 +17,7 @@ from kvtune_lab.traffic import Request
 
 
 class Policy(StrEnum):
-    """What can be simulated: the eviction policies, and the best with all requests known beforehand."""
+    """What can be simulated: the policies of `Eviction`, by name, and the best with all requests known."""
 
     LRU = "LRU"
     FIFO = "FIFO"
@@ -82,7 +81,7 @@ def simulate(
         _optimal(requests, distinct, capacity_blocks, found)
     else:
         tail = int(order is Order.TAIL)
-        rules = Rules(_number(policy), capacity_blocks, tail_first=tail, pins=tail)
+        rules = Rules(Eviction[policy.value], capacity_blocks, tail_first=tail, pins=tail)
         evictions = serve_all(plain_table(distinct), rules, requests, found)
     whole, half = sums(requests, found, 0), sums(requests, found, count // 2)
     return Simulation(
@@ -104,24 +103,6 @@ def _optimal(requests: Requests, distinct: int, capacity: int, found: "array[int
     room = Foreseen(array("i", bytes(4 * len(requests.blocks))), [0] * distinct, [0] * distinct)
     foresee(requests, room)
     serve_optimally(requests, room, capacity, found)
-
-
-def _number(policy: Policy) -> int:
-    match policy:
-        case Policy.LRU:
-            return Eviction.LRU
-        case Policy.FIFO:
-            return Eviction.FIFO
-        case Policy.SIEVE:
-            return Eviction.SIEVE
-        case Policy.S3FIFO:
-            return Eviction.S3FIFO
-        case Policy.ARC:
-            return Eviction.ARC
-        case Policy.OPT:
-            raise ValueError("policy: OPT is no eviction policy")
-        case _:
-            assert_never(policy)
 
 
 def _tokens(total: Sums) -> float:

@@ -7,8 +7,6 @@ import pytest
 
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import run
-from kvtune_cli.simulate import OrderName, PolicyName
-from kvtune_lab.simulate import Order, Policy
 
 Capture = pytest.CaptureFixture[str]
 CONVERSATION = Path(__file__).parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
@@ -70,6 +68,7 @@ def test_golden_values_of_the_conversation_trace(
         (["--capacity", "0"], "should be greater than or equal to 1"),
         (["--capacity", "8GB"], "unable to parse string as an integer"),
         (["--capacity", "9", "--policy", "MRU"], "'MRU' is not one of"),
+        (["--capacity", "9", "--policy", "OPT", "--order", "forward"], "forward: OPT knows no order"),
         ([], "Missing option '--capacity'"),
     ],
 )
@@ -88,11 +87,13 @@ def test_a_bad_line_is_named_with_its_number_field_and_value(trace: Path, capsys
     ]
 
 
+def test_a_request_that_holds_a_block_twice_is_refused(trace: Path, capsys: Capture) -> None:
+    row = {"timestamp": 3000, "input_length": 1500, "output_length": 5, "hash_ids": [0, 1, 0]}
+    trace.write_text(trace.read_text() + json.dumps(row) + "\n")
+    assert run(["simulate", str(trace), "--capacity", "1", "--order", "forward"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == f"kvtune: {trace}: line 4: hash_ids: holds block 0 more than once\n"
+
+
 def test_a_trace_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     assert run(["simulate", str(tmp_path / "none"), "--capacity", "3"]) == ExitCode.UNAVAILABLE
     assert capsys.readouterr().err == f"kvtune: {tmp_path / 'none'}: No such file or directory\n"
-
-
-def test_names_are_those_of_the_lab() -> None:
-    assert [name.value for name in PolicyName] == [policy.value for policy in Policy]
-    assert [name.value for name in OrderName] == [order.value for order in Order]

@@ -66,7 +66,7 @@ class Farm:
         self.pods_path = f"/api/v1/namespaces/{namespace}/pods"
         self.port = int(json.loads(process.until_said('"port"'))["port"])
         self._client = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}/farm", timeout=30, trust_env=False
+            base_url=f"http://127.0.0.1:{self.port}/herds", timeout=30, trust_env=False
         )
 
     def agents(self, herd: str = "") -> dict[str, Object]:

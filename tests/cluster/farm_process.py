@@ -141,9 +141,9 @@ def app(agents: Agents) -> web.Application:
     found = web.Application()
     found.router.add_get("/v1/report", report)
     found.router.add_put("/v1/config", push)
-    found.router.add_get("/farm/agents", told)
-    found.router.add_get("/farm/pushes", pushes)
-    found.router.add_post("/farm/change", change)
+    found.router.add_get("/herds/agents", told)
+    found.router.add_get("/herds/pushes", pushes)
+    found.router.add_post("/herds/change", change)
     return found
 
 

@@ -78,7 +78,7 @@ def built(modules: Path = MODULES) -> Path:
     last = f" The last attempt: {why.read_text().strip()}" if why.exists() else ""
     raise NotBuilt(
         f"the control plane is not built: {', '.join(binary.name for binary in lacking)} not in {folder}."
-        f" Run `make controlplane` (about 15 minutes the first time, needs a network).{last}"
+        f" Run `make controlplane` (up to 35 minutes the first time, needs a network).{last}"
     )
 
 

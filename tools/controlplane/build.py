@@ -92,7 +92,7 @@ def _build_missing(folder: Path, say: Say, modules: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < FREE_BYTES_MIN:
         raise NotBuilt(f"{folder} has {free / 1e9:.1f} GB free, {FREE_BYTES_MIN / 1e9:.0f} GB are needed")
-    say(f"building the control plane into {folder}: about 15 minutes the first time, then never again")
+    say(f"building the control plane into {folder}: up to 35 minutes the first time, then never again")
     go = find_go(say)
     for binary in wanted:
         number = BINARIES.index(binary) + 1
