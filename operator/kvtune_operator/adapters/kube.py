@@ -197,7 +197,7 @@ class Kube:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 answer = await self._sent(asked, total_seconds)
-            async with answer:
+            async with _dropped(answer):
                 if answer.status >= 300:
                     said = await whole(what, answer)
                     raise self._noted(failure(what, answer.status, said, answer.headers.get("Retry-After")))
@@ -275,6 +275,20 @@ async def connect(
         raise SpecError(Problem("", f"{where}: cannot be used to reach an API server: {error}")) from error
     async with api:
         yield Kube(api, timeout_seconds=timeout_seconds, on_call=on_call)
+
+
+@asynccontextmanager
+async def _dropped(answer: aiohttp.ClientResponse) -> AsyncIterator[None]:
+    """Give an answer back; one that was not read to its end loses its connection at once.
+
+    A polite end of TLS would wait for the server, which may be frozen.
+    """
+    async with answer:
+        try:
+            yield
+        finally:
+            if (connection := answer.connection) is not None and (wire := connection.transport) is not None:
+                wire.abort()
 
 
 def _word(value: Query) -> str:
