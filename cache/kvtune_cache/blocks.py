@@ -177,7 +177,7 @@ def pin(table: BlockTable, blocks: Integers, start: int, stop: int) -> None:
         table.pinned[blocks[i]] = epoch
 
 
-def begin(table: BlockTable) -> None:
+def next_request(table: BlockTable) -> None:
     """Begin the next request: nothing is pinned, nothing has left."""
     table.state[EPOCH] += 1
     table.state[CURSOR] = NO_BLOCK

@@ -7,8 +7,9 @@ first. Of a request that is longer than the capacity only the head that fits is 
 
 from typing import NamedTuple
 
-from kvtune_cache.blocks import GONE, RESIDENT, BlockTable, Integers, begin, pin, prefix
-from kvtune_cache.eviction.policy import hit, miss
+from kvtune_cache.blocks import GONE, RESIDENT, Integers, next_request, pin, prefix
+from kvtune_cache.cache import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, START, Cache, Floats
+from kvtune_cache.eviction.policy import begin, hit, miss
 
 
 class Rules(NamedTuple):
@@ -32,6 +33,15 @@ class Requests(NamedTuple):
     tokens: Integers
     """Tokens of each block of `blocks`, the last of a request possibly fewer than the others."""
 
+    times: Floats
+    """Arrival of each request, seconds, never going back."""
+
+    outputs: Integers
+    """Tokens of each answer; -1 where it is not known."""
+
+    kinds: Integers
+    """Request type or stop reason of each request, 0 (not known) to 5."""
+
 
 class Sums(NamedTuple):
     """What a range of requests came to."""
@@ -42,31 +52,41 @@ class Sums(NamedTuple):
     hit_tokens: int
 
 
-def serve(table: BlockTable, rules: Rules, blocks: Integers, start: int, stop: int) -> int:
-    """Serve the request of these blocks; how many were hit. What has left stands in `table.gone`."""
-    begin(table)
+def serve(cache: Cache, rules: Rules, requests: Requests, r: int) -> int:
+    """Serve request r; how many of its blocks were hit. What has left stands in `cache.table.gone`."""
+    table, blocks, request = cache.table, requests.blocks, cache.request
+    start, stop = requests.starts[r], requests.starts[r + 1]
+    next_request(table)
     found = prefix(table, blocks, start, stop)
+    request[NOW] = requests.times[r]
+    request[OUTPUT_TOKENS] = requests.outputs[r]
+    request[KIND] = requests.kinds[r]
+    request[START] = start
+    request[LENGTH] = stop - start
+    begin(rules.policy, cache, blocks, start, stop)
     stop = min(stop, start + rules.capacity)
     if rules.pins == 1:
         pin(table, blocks, start, stop)
     for i in range(start, stop):
-        x = blocks[start + stop - 1 - i] if rules.tail_first == 1 else blocks[i]
+        at = start + stop - 1 - i if rules.tail_first == 1 else i
+        x = blocks[at]
+        request[POSITION] = at - start
         if table.where[x] > RESIDENT:
-            hit(rules.policy, table, x)
+            hit(rules.policy, cache, x)
         else:
-            miss(rules.policy, table, x, rules.capacity)
+            miss(rules.policy, cache, x, rules.capacity)
     return found
 
 
-def serve_all(table: BlockTable, rules: Rules, requests: Requests, found: Integers) -> int:
+def serve_all(cache: Cache, rules: Rules, requests: Requests, found: Integers) -> int:
     """Serve all requests in their order; how many blocks have left.
 
     `found` has room for a number of each request: how many of its blocks were hit.
     """
     left = 0
     for r in range(len(requests.starts) - 1):
-        found[r] = serve(table, rules, requests.blocks, requests.starts[r], requests.starts[r + 1])
-        left += table.state[GONE]
+        found[r] = serve(cache, rules, requests, r)
+        left += cache.table.state[GONE]
     return left
 
 

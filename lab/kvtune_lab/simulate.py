@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kvtune_cache.blocks import plain_table
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.optimal import Foreseen, foresee, serve_optimally
 from kvtune_cache.requests import Requests, Rules, Sums, serve_all, sums
@@ -59,13 +59,17 @@ def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
     """Number the blocks of all requests as they come; the last of each holds the tokens that are left."""
     numbers: dict[int, int] = {}
     starts, blocks, tokens = array("q", [0]), array("i"), array("i")
+    times, outputs, kinds = array("d"), array("i"), array("b")
     for request in requests:
         blocks.extend(numbers.setdefault(block, len(numbers)) for block in request.blocks)
         full = len(request.blocks) - 1
         tokens.extend([block_tokens] * full)
         tokens.append(request.prompt_tokens - block_tokens * full)
         starts.append(len(blocks))
-    return Requests(starts, blocks, tokens)
+        times.append(request.arrival_s)
+        outputs.append(request.output_tokens)
+        kinds.append(0)
+    return Requests(starts, blocks, tokens, times, outputs, kinds)
 
 
 def simulate(
@@ -82,7 +86,7 @@ def simulate(
     else:
         tail = int(order is Order.TAIL)
         rules = Rules(Eviction[policy.value], capacity_blocks, tail_first=tail, pins=tail)
-        evictions = serve_all(plain_table(distinct), rules, requests, found)
+        evictions = serve_all(plain_cache(distinct), rules, requests, found)
     whole, half = sums(requests, found, 0), sums(requests, found, count // 2)
     return Simulation(
         policy=policy,

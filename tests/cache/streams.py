@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from kvtune_cache.blocks import LISTS, RESIDENT, SIZES, BlockTable, plain_table
+from kvtune_cache.blocks import LISTS, RESIDENT, SIZES, BlockTable
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.requests import Requests, Rules, serve_all, sums
 
 
 def packed(requests: Sequence[Sequence[int]], tokens: Sequence[int] = (), block_tokens: int = 1) -> Requests:
-    """Requests in one row, blocks numbered as they come; `tokens` are those of whole requests."""
+    """Requests a second apart, blocks numbered as they come; `tokens` are those of whole requests."""
     numbers: dict[int, int] = {}
     starts, blocks, sizes = [0], [], []
     for number, request in enumerate(requests):
@@ -19,7 +20,15 @@ def packed(requests: Sequence[Sequence[int]], tokens: Sequence[int] = (), block_
         if tokens:
             sizes[-1] = tokens[number] - block_tokens * (len(request) - 1)
         starts.append(len(blocks))
-    return Requests(starts, blocks, sizes)
+    count = len(requests)
+    return Requests(starts, blocks, sizes, [float(r) for r in range(count)], [-1] * count, [0] * count)
+
+
+def single(blocks: Sequence[int]) -> Requests:
+    """A request for each block of a row, a second apart."""
+    count = len(blocks)
+    times = [float(r) for r in range(count)]
+    return Requests(list(range(count + 1)), list(blocks), [1] * count, times, [-1] * count, [0] * count)
 
 
 def distinct(requests: Requests) -> int:
@@ -30,7 +39,7 @@ def distinct(requests: Requests) -> int:
 def token_hit_rate(requests: Requests, rules: Rules, first: int = 0) -> float:
     """The share of hit tokens from request `first` on."""
     found = [0] * (len(requests.starts) - 1)
-    serve_all(plain_table(distinct(requests)), rules, requests, found)
+    serve_all(plain_cache(distinct(requests)), rules, requests, found)
     total = sums(requests, found, first)
     return total.hit_tokens / total.tokens
 

@@ -9,10 +9,10 @@ from kvtune_cache.blocks import (
     GONE,
     NO_BLOCK,
     RECENT,
-    begin,
     clear,
     leave,
     link,
+    next_request,
     oldest_free,
     pin,
     plain_table,
@@ -56,7 +56,7 @@ def test_a_block_that_leaves_is_noted_until_the_next_request() -> None:
     leave(table, 2)
     assert table.gone[: table.state[GONE]] == [2]
     assert resident(table) == 1
-    begin(table)
+    next_request(table)
     assert table.state[GONE] == 0
 
 
@@ -64,12 +64,12 @@ def test_the_oldest_that_is_not_pinned() -> None:
     table = plain_table(3)
     for x in (0, 1, 2):
         link(table, x, RECENT)
-    begin(table)
+    next_request(table)
     pin(table, [0, 1, 2], 0, 2)
     assert oldest_free(table, RECENT) == 2
     pin(table, [0, 1, 2], 2, 3)
     assert oldest_free(table, RECENT) == NO_BLOCK
-    begin(table)
+    next_request(table)
     assert oldest_free(table, RECENT) == 0, "pins last for one request"
 
 
@@ -84,7 +84,7 @@ def test_a_prefix_ends_at_the_first_block_that_is_not_there() -> None:
 
 def test_a_cleared_table_is_as_new() -> None:
     table = plain_table(4)
-    begin(table)
+    next_request(table)
     link(table, 3, RECENT)
     leave(table, 3)
     link(table, 1, FREQUENT)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_cache.blocks import plain_table
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.optimal import Foreseen, foresee, serve_optimally
 from kvtune_cache.requests import Requests, Rules, serve_all, sums
-from tests.cache.streams import CHAINS, POLICIES, chained, distinct, packed, token_hit_rate
+from tests.cache.streams import CHAINS, POLICIES, chained, distinct, packed, single, token_hit_rate
 
 CONVERSATION = Path(__file__).parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
 
@@ -77,7 +77,7 @@ def test_anchors_of_the_conversation_trace_at_1_10_and_40_percent(
 def test_one_block_after_the_other_all_policies_hit_what_libcachesim_hits(
     conversation: Requests, policy: Eviction, golden: float
 ) -> None:
-    flat = Requests(range(len(conversation.blocks) + 1), conversation.blocks, [1] * len(conversation.blocks))
+    flat = single(conversation.blocks)
     assert token_hit_rate(flat, Rules(policy, 18_279)) == pytest.approx(golden, abs=5e-6)
 
 
@@ -105,7 +105,7 @@ def test_law_no_policy_hits_more_single_blocks_than_the_optimum(
 ) -> None:
     requests = packed([[block] for block in stream])
     found = [0] * len(stream)
-    serve_all(plain_table(distinct(requests)), Rules(int(policy), capacity), requests, found)
+    serve_all(plain_cache(distinct(requests)), Rules(int(policy), capacity), requests, found)
     assert sum(found) <= sum(optimum(requests, capacity))
 
 
@@ -116,7 +116,7 @@ def test_law_with_room_for_all_the_optimum_hits_all_that_was_seen(
     requests = packed(chained(drawn))
     blocks = distinct(requests)
     ceiling = [0] * (len(requests.starts) - 1)
-    serve_all(plain_table(blocks), Rules(int(Eviction.LRU), blocks), requests, ceiling)
+    serve_all(plain_cache(blocks), Rules(int(Eviction.LRU), blocks), requests, ceiling)
     assert optimum(requests, blocks) == ceiling
     assert all(few <= most for few, most in zip(optimum(requests, capacity), ceiling, strict=True))
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_cache.blocks import GONE, RESIDENT, TARGET, BlockTable, begin, pin, plain_table, resident
+from kvtune_cache.blocks import GONE, RESIDENT, TARGET, BlockTable, next_request, pin, resident
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.arc import TARGET_PARTS
 from kvtune_cache.eviction.policy import Eviction, evict, hit, miss
 from kvtune_cache.lru import LruTable
@@ -17,12 +18,13 @@ def test_law_a_table_is_sound_never_too_full_and_says_what_has_left(
     policy: Eviction, drawn: list[tuple[int, int]], capacity: int, tail_first: int, pins: int
 ) -> None:
     requests = packed(chained(drawn))
-    table = plain_table(distinct(requests))
+    cache = plain_cache(distinct(requests))
+    table = cache.table
     rules = Rules(int(policy), capacity, tail_first, pins)
     for r in range(len(requests.starts) - 1):
         before = residents(table)
         start, stop = requests.starts[r], requests.starts[r + 1]
-        found = serve(table, rules, requests.blocks, start, stop)
+        found = serve(cache, rules, requests, r)
         own = requests.blocks[start : start + min(capacity, stop - start)]
         assert_sound(table)
         after, gone = residents(table), set(table.gone[: table.state[GONE]])
@@ -39,12 +41,12 @@ def test_law_a_table_is_sound_never_too_full_and_says_what_has_left(
 @given(CHAINS, st.integers(1, 14))
 def test_law_lru_is_the_table_of_a_device(drawn: list[tuple[int, int]], capacity: int) -> None:
     requests = packed(chained(drawn))
-    table, device = plain_table(distinct(requests)), LruTable(capacity)
+    cache, device = plain_cache(distinct(requests)), LruTable(capacity)
     for r in range(len(requests.starts) - 1):
         start, stop = requests.starts[r], requests.starts[r + 1]
-        serve(table, Rules(int(Eviction.LRU), capacity), requests.blocks, start, stop)
+        serve(cache, Rules(int(Eviction.LRU), capacity), requests, r)
         device.touch(requests.blocks[start:stop])
-        assert residents(table) == set(device.entries)
+        assert residents(cache.table) == set(device.entries)
 
 
 @given(POLICIES, CHAINS, st.integers(1, 14), st.integers(0, 14))
@@ -52,16 +54,15 @@ def test_law_a_smaller_capacity_is_reached_by_the_policy_and_spares_what_is_pinn
     policy: Eviction, drawn: list[tuple[int, int]], capacity: int, pinned: int
 ) -> None:
     requests = packed(chained(drawn))
-    table = plain_table(distinct(requests))
+    cache = plain_cache(distinct(requests))
+    table = cache.table
     for r in range(len(requests.starts) - 1):
-        serve(
-            table, Rules(int(policy), capacity), requests.blocks, requests.starts[r], requests.starts[r + 1]
-        )
-    begin(table)
+        serve(cache, Rules(int(policy), capacity), requests, r)
+    next_request(table)
     held = sorted(residents(table))
     pin(table, held, 0, min(pinned, len(held)))
     count = 0
-    while evict(int(policy), table, max(1, capacity // 2)) >= 0:
+    while evict(int(policy), cache, max(1, capacity // 2)) >= 0:
         count += 1
         assert_sound(table)
     assert residents(table) == set(held[:pinned])
@@ -70,14 +71,15 @@ def test_law_a_smaller_capacity_is_reached_by_the_policy_and_spares_what_is_pinn
 
 def after(policy: Eviction, stream: str, capacity: int) -> BlockTable:
     """A table that was asked for one letter after the other."""
-    table = plain_table(26)
+    cache = plain_cache(26)
+    table = cache.table
     for letter in stream:
-        begin(table)
+        next_request(table)
         x = ord(letter) - ord("a")
         if table.where[x] > RESIDENT:
-            hit(int(policy), table, x)
+            hit(int(policy), cache, x)
         else:
-            miss(int(policy), table, x, capacity)
+            miss(int(policy), cache, x, capacity)
     return table
 
 
