@@ -2,11 +2,17 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kvtune_api.codec import finite
-from kvtune_api.errors import KvtuneError, Problem, SpecError
+from kvtune_api.errors import KvtuneError, Problem, SpecError, Unavailable
 from kvtune_cli.policies import InvalidPolicy
+
+STDOUT = Path("-")
+"""As a target, the standard output."""
 
 
 def say(text: str) -> None:
@@ -23,7 +29,29 @@ def tell(text: str) -> None:
 
 def say_json(data: Any) -> None:
     """Plain data as JSON."""
-    say(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    say(_json(data))
+
+
+def put_json(target: Path, data: Any) -> None:
+    """Plain data as JSON, to a file, or to stdout where the target is `-`; raises `Unavailable`."""
+    if target == STDOUT:
+        say_json(data)
+        return
+    with writing(target):
+        target.write_text(_json(data) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Name the file that cannot be written in the one line that says so, as `Unavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"{target}: {error.strerror or error}") from error
+
+
+def _json(data: Any) -> str:
+    return json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def tell_error(error: KvtuneError) -> None:
