@@ -11,7 +11,8 @@ from kvtune_cache.requests import Requests
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.output import say, say_json, tell
 from kvtune_lab.mooncake import BLOCK_TOKENS, TraceError, read_mooncake
-from kvtune_lab.simulate import Order, Policy, Simulation, packed
+from kvtune_lab.setups import Order, Policy
+from kvtune_lab.simulate import Simulation, packed
 from kvtune_lab.simulate import simulate as simulated
 
 

@@ -7,34 +7,13 @@ of kvtune_cache.requests.
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.optimal import Foreseen, foresee, serve_optimally
 from kvtune_cache.requests import Requests, Rules, Sums, serve_all, sums
+from kvtune_lab.setups import Order, Policy
 from kvtune_lab.traffic import Request
-
-
-class Policy(StrEnum):
-    """What can be simulated: the policies of `Eviction`, by name, and the best with all requests known."""
-
-    LRU = "LRU"
-    FIFO = "FIFO"
-    SIEVE = "SIEVE"
-    S3FIFO = "S3FIFO"
-    ARC = "ARC"
-    OPT = "OPT"
-
-
-class Order(StrEnum):
-    """How the blocks of a request are touched."""
-
-    TAIL = "tail"
-    """Tail first, and pinned while the request is served, as vLLM does."""
-
-    FORWARD = "forward"
-    """Head first and not pinned, as simulators of single blocks do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

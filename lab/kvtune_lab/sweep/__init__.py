@@ -1,0 +1,1 @@
+"""Sweeps: many setups of a cache on one trace, kept row by row."""
