@@ -10,10 +10,16 @@ block of list k, `before[n + k]` the oldest; `before` leads from the oldest to t
 """
 
 from collections.abc import MutableSequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 Integers: TypeAlias = MutableSequence[int]
-"""A list of ints, or a numpy array of integers."""
+"""A list of ints, or a numpy array of int32."""
+
+Longs: TypeAlias = Annotated[MutableSequence[int], "int64"]
+"""A list of ints, or a numpy array of int64."""
+
+Bytes: TypeAlias = Annotated[MutableSequence[int], "uint8"]
+"""A list of ints from 0 to 255, or a numpy array of uint8: small, so that more of it stays in caches."""
 
 LISTS: Final = 4
 RECENT: Final = 2
@@ -40,11 +46,12 @@ HAND: Final = 2
 GONE: Final = 3
 BEGAN: Final = 4
 TARGET: Final = 5
-SIZES: Final = 6
+PINS: Final = 6
+SIZES: Final = 7
 FIELDS: Final = SIZES + LISTS
 """Slots of `state`: the number of the request; where its search for a victim stands; SIEVE's hand; how many
 blocks have left during it; whether anything has ever left; ARC's target in units of 1 / TARGET_PARTS blocks;
-from SIZES on the lengths of the lists."""
+how many blocks it has pinned; from SIZES on the lengths of the lists."""
 
 
 class BlockTable(NamedTuple):
@@ -59,16 +66,16 @@ class BlockTable(NamedTuple):
     pinned: Integers
     """n request numbers: the last request that a block belongs to."""
 
-    where: Integers
+    where: Bytes
     """n places: NOWHERE or the list's number + 1."""
 
-    touches: Integers
+    touches: Bytes
     """n small counts: S3-FIFO's frequency (0 to 3), SIEVE's mark (0 or 1)."""
 
     gone: Integers
     """n block numbers: the first `state[GONE]` have left during this request."""
 
-    state: Integers
+    state: Longs
     """FIELDS numbers."""
 
 
@@ -126,13 +133,13 @@ def unlink(table: BlockTable, x: int) -> None:
     table.where[x] = NOWHERE
 
 
-def renew(table: BlockTable, x: int) -> None:
-    """Make x the newest of its list."""
+def renew(table: BlockTable, x: int, k: int) -> None:
+    """Make x the newest of list k, which it is in."""
     before, after = table.before, table.after
     newer, older = before[x], after[x]
     after[newer] = older
     before[older] = newer
-    sentinel = len(table.where) + table.where[x] - 1
+    sentinel = len(table.where) + k
     second = after[sentinel]
     before[x] = sentinel
     after[x] = second
@@ -152,11 +159,16 @@ def resident(table: BlockTable) -> int:
     return table.state[SIZES + RECENT] + table.state[SIZES + FREQUENT]
 
 
+def is_pinned(table: BlockTable, x: int) -> bool:
+    """Say whether the request that is being served has pinned x."""
+    return table.state[PINS] > 0 and table.pinned[x] == table.state[EPOCH]
+
+
 def oldest_free(table: BlockTable, k: int) -> int:
     """Find the oldest block of list k that this request has not pinned; NO_BLOCK when there is none."""
     sentinel = len(table.where) + k
     x = table.before[sentinel]
-    while x != sentinel and table.pinned[x] == table.state[EPOCH]:
+    while x != sentinel and is_pinned(table, x):
         x = table.before[x]
     return NO_BLOCK if x == sentinel else x
 
@@ -175,6 +187,7 @@ def pin(table: BlockTable, blocks: Integers, start: int, stop: int) -> None:
     epoch = table.state[EPOCH]
     for i in range(start, stop):
         table.pinned[blocks[i]] = epoch
+    table.state[PINS] += stop - start
 
 
 def next_request(table: BlockTable) -> None:
@@ -182,3 +195,4 @@ def next_request(table: BlockTable) -> None:
     table.state[EPOCH] += 1
     table.state[CURSOR] = NO_BLOCK
     table.state[GONE] = 0
+    table.state[PINS] = 0

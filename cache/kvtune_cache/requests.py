@@ -7,7 +7,18 @@ first. Of a request that is longer than the capacity only the head that fits is 
 
 from typing import NamedTuple
 
-from kvtune_cache.blocks import GONE, RESIDENT, Integers, next_request, pin, prefix
+from kvtune_cache.blocks import (
+    CURSOR,
+    GONE,
+    NO_BLOCK,
+    RESIDENT,
+    Bytes,
+    Integers,
+    Longs,
+    next_request,
+    pin,
+    prefix,
+)
 from kvtune_cache.cache import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, START, Cache, Floats
 from kvtune_cache.eviction.policy import begin, hit, miss
 
@@ -28,7 +39,7 @@ class Rules(NamedTuple):
 class Requests(NamedTuple):
     """Requests over dense block numbers: request r has the blocks [starts[r], starts[r + 1]), each once."""
 
-    starts: Integers
+    starts: Longs
     blocks: Integers
     tokens: Integers
     """Tokens of each block of `blocks`, the last of a request possibly fewer than the others."""
@@ -39,7 +50,7 @@ class Requests(NamedTuple):
     outputs: Integers
     """Tokens of each answer; -1 where it is not known."""
 
-    kinds: Integers
+    kinds: Bytes
     """Request type or stop reason of each request, 0 (not known) to 5."""
 
 
@@ -88,6 +99,28 @@ def serve_all(cache: Cache, rules: Rules, requests: Requests, found: Integers) -
         found[r] = serve(cache, rules, requests, r)
         left += cache.table.state[GONE]
     return left
+
+
+def serve_stream(cache: Cache, rules: Rules, blocks: Integers) -> int:
+    """Serve a request of one block for each of `blocks`; how many were hit.
+
+    As `serve_all` of such requests, for policies that learn nothing of requests, but without the work that a
+    request of many blocks needs.
+    """
+    table, policy, capacity = cache.table, rules.policy, rules.capacity
+    state, where = table.state, table.where
+    next_request(table)
+    hits = 0
+    for i in range(len(blocks)):
+        x = blocks[i]
+        if where[x] > RESIDENT:
+            hits += 1
+            hit(policy, cache, x)
+        else:
+            state[GONE] = 0
+            state[CURSOR] = NO_BLOCK
+            miss(policy, cache, x, capacity)
+    return hits
 
 
 def sums(requests: Requests, found: Integers, first: int) -> Sums:

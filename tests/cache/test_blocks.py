@@ -42,7 +42,7 @@ def test_law_lists_are_as_a_model_of_python_lists_has_them(deeds: list[tuple[int
             unlink(table, x)
             holder.remove(x)
         else:
-            renew(table, x)
+            renew(table, x, table.where[x] - 1)
             holder.remove(x)
             holder.insert(0, x)
         assert_sound(table)

@@ -2,11 +2,11 @@
 
 from kvtune_cache.blocks import (
     CURSOR,
-    EPOCH,
     NO_BLOCK,
     RECENT,
     SIZES,
     BlockTable,
+    is_pinned,
     leave,
     link,
     renew,
@@ -17,7 +17,7 @@ def lru_hit(table: BlockTable, x: int) -> None:
     """Make x the newest. A search for victims that stands at it goes on behind it."""
     if table.state[CURSOR] == x:
         table.state[CURSOR] = table.before[x]
-    renew(table, x)
+    renew(table, x, RECENT)
 
 
 def lru_miss(table: BlockTable, x: int, capacity: int) -> None:
@@ -36,7 +36,7 @@ def lru_evict(table: BlockTable) -> int:
     x = table.state[CURSOR]
     if x == NO_BLOCK:
         x = table.before[sentinel]
-    while x != sentinel and table.pinned[x] == table.state[EPOCH]:
+    while x != sentinel and is_pinned(table, x):
         x = table.before[x]
     if x == sentinel:
         table.state[CURSOR] = sentinel

@@ -7,13 +7,13 @@ the main queue takes new blocks while the cache fills for the first time and the
 
 from kvtune_cache.blocks import (
     BEGAN,
-    EPOCH,
     FREQUENT,
     GHOST_RECENT,
     NO_BLOCK,
     RECENT,
     SIZES,
     BlockTable,
+    is_pinned,
     leave,
     link,
     renew,
@@ -66,8 +66,8 @@ def _from_small(table: BlockTable, capacity: int) -> int:
     spared = 0
     while spared < state[SIZES + RECENT]:
         x = table.before[sentinel]
-        if table.pinned[x] == state[EPOCH]:
-            renew(table, x)
+        if is_pinned(table, x):
+            renew(table, x, RECENT)
             spared += 1
         elif table.touches[x] >= TOUCHES_TO_STAY:
             unlink(table, x)
@@ -87,12 +87,12 @@ def _from_main(table: BlockTable) -> int:
     spared = 0
     while spared < state[SIZES + FREQUENT]:
         x = table.before[sentinel]
-        if table.pinned[x] == state[EPOCH]:
-            renew(table, x)
+        if is_pinned(table, x):
+            renew(table, x, FREQUENT)
             spared += 1
         elif table.touches[x] > 0:
             table.touches[x] -= 1
-            renew(table, x)
+            renew(table, x, FREQUENT)
             spared = 0
         else:
             leave(table, x)

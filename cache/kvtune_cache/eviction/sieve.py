@@ -3,7 +3,7 @@
 Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, algorithm 1.
 """
 
-from kvtune_cache.blocks import EPOCH, HAND, NO_BLOCK, RECENT, SIZES, BlockTable, leave, link
+from kvtune_cache.blocks import HAND, NO_BLOCK, RECENT, SIZES, BlockTable, is_pinned, leave, link
 
 
 def sieve_hit(table: BlockTable, x: int) -> None:
@@ -32,7 +32,7 @@ def sieve_evict(table: BlockTable) -> int:
     for _ in range(2 * state[SIZES + RECENT] + 2):
         if x == sentinel:
             x = before[sentinel]
-        elif table.pinned[x] == state[EPOCH]:
+        elif is_pinned(table, x):
             x = before[x]
         elif table.touches[x] == 1:
             table.touches[x] = 0
