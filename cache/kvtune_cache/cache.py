@@ -3,24 +3,23 @@
 The parts are named tuples of lists (or of arrays, for compiled callers), so that one source runs both ways.
 """
 
-from collections.abc import MutableSequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from kvtune_cache.blocks import BlockTable, plain_table
+from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, SIGNALS, START, Floats
 
-Floats: TypeAlias = MutableSequence[float]
-"""A list of floats, or a numpy array of float64."""
-
-NOW: Final = 0
-OUTPUT_TOKENS: Final = 1
-KIND: Final = 2
-START: Final = 3
-LENGTH: Final = 4
-POSITION: Final = 5
-SIGNALS: Final = 6
-"""Slots of `request`: seconds on the caller's clock, which never goes back; tokens of the answer (-1: not
-known); request type or stop reason, 0 (not known) to 5; index of the request's first block among the blocks;
-its blocks; which of them, from 0, is being touched."""
+__all__ = [
+    "KIND",
+    "LENGTH",
+    "NOW",
+    "OUTPUT_TOKENS",
+    "POSITION",
+    "SIGNALS",
+    "START",
+    "Cache",
+    "Floats",
+    "plain_cache",
+]
 
 
 class Cache(NamedTuple):
