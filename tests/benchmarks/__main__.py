@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from tests.benchmarks import (
+    cache_speed,
     eprocess,
     fetch,
     kubernetes,
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "tick": Benchmark(title="One tick of the control plane", measure=tick.measure),
     "fetch": Benchmark(title="A thousand agents", measure=fetch.measure),
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
+    "cache": Benchmark(title="Speed and memory of the cache core", measure=cache_speed.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
     "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
 }
