@@ -1,0 +1,1 @@
+"""How much cache a trace is worth: curves, tiers, prices, a recommendation."""
