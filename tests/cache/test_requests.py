@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.optimal import Foreseen, foresee, serve_optimally
+from kvtune_cache.optimal import foresee, plain_foreseen, serve_optimally
 from kvtune_cache.requests import Requests, Rules, serve_all, sums
 from tests.cache.streams import CHAINS, POLICIES, chained, distinct, packed, single, token_hit_rate
 
@@ -83,8 +83,7 @@ def test_one_block_after_the_other_all_policies_hit_what_libcachesim_hits(
 
 def optimum(requests: Requests, capacity: int) -> list[int]:
     """Hit blocks of each request, with all requests known beforehand."""
-    blocks = distinct(requests)
-    room = Foreseen([0] * len(requests.blocks), [0] * blocks, [0] * blocks)
+    room = plain_foreseen(requests, distinct(requests))
     foresee(requests, room)
     found = [0] * (len(requests.starts) - 1)
     serve_optimally(requests, room, capacity, found)
