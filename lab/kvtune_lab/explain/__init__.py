@@ -1,0 +1,1 @@
+"""How far a trace lets any policy come, and what of that is knowable."""
