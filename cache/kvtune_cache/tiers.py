@@ -21,20 +21,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kvtune_cache.eviction.names import NUMBERS
 from kvtune_cache.lru import LruTable
+
+STORE_THRESHOLD_MAX = 255
+"""What a count of askings holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
     """What can be changed while the engine runs: the knobs of the host tier.
 
-    Raises ValueError for a TTL that is not > 0 (infinity is allowed), a ratio outside (0, 1], a negative
-    size.
+    A block is stored below the device only when asked for at least `store_threshold` times. Raises
+    ValueError for a TTL that is not > 0 (infinity is allowed), a ratio outside (0, 1], a negative size, a
+    policy that nobody knows, a threshold outside 1 to STORE_THRESHOLD_MAX.
     """
 
     ttl_seconds: float
     eviction_ratio: float
     host_blocks: int
+    policy: str = "LRU"
+    store_threshold: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what no tier can run."""
@@ -44,6 +51,12 @@ class CacheSettings:
             raise ValueError(f"eviction_ratio: {self.eviction_ratio} is not within (0, 1]")
         if self.host_blocks < 0:
             raise ValueError(f"host_blocks: {self.host_blocks} is less than 0")
+        if self.policy not in NUMBERS:
+            raise ValueError(f"policy: {self.policy} is not one of {', '.join(NUMBERS)}")
+        if not 1 <= self.store_threshold <= STORE_THRESHOLD_MAX:
+            raise ValueError(
+                f"store_threshold: {self.store_threshold} is not within 1 to {STORE_THRESHOLD_MAX}"
+            )
 
     @property
     def pass_blocks(self) -> int:

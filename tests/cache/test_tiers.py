@@ -140,6 +140,8 @@ def test_a_block_the_host_lost_still_hits_on_the_device() -> None:
         ("eviction_ratio", 0.0, "eviction_ratio: 0.0 is not within"),
         ("eviction_ratio", 1.5, "eviction_ratio: 1.5 is not within"),
         ("host_blocks", -1, "host_blocks: -1 is less than 0"),
+        ("policy", "MRU", "policy: MRU is not one of LRU, FIFO, S3FIFO, SIEVE, ARC, TokenLRU"),
+        ("store_threshold", 0, "store_threshold: 0 is not within 1 to 255"),
     ],
 )
 def test_settings_no_tier_can_run_are_refused(field: str, value: float, message: str) -> None:
