@@ -6,6 +6,10 @@ The parts are named tuples of lists (or of arrays, for compiled callers), so tha
 from typing import NamedTuple
 
 from kvtune_cache.blocks import BlockTable, plain_table
+from kvtune_cache.eviction.queues import Queues, plain_queues
+from kvtune_cache.eviction.token_lru import Tokens, plain_tokens
+from kvtune_cache.eviction.workload_aware import Workload, plain_workload
+from kvtune_cache.eviction.workload_rules import NEUTRAL, WorkloadRules
 from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, SIGNALS, START, Floats
 
 __all__ = [
@@ -29,7 +33,26 @@ class Cache(NamedTuple):
     request: Floats
     """SIGNALS numbers: what the policy may know of the request that is being served."""
 
+    queues: Queues
+    tokens: Tokens
+    workload: Workload
 
-def plain_cache(blocks: int) -> Cache:
-    """Make an empty cache of lists for block numbers below `blocks`; raises ValueError for less than one."""
-    return Cache(plain_table(blocks), [0.0] * SIGNALS)
+
+_QUEUED = (5, 6)
+_TOKEN_LRU, _WORKLOAD_AWARE = _QUEUED
+"""Numbers of `Eviction`, whose module imports this one."""
+
+
+def plain_cache(blocks: int, policy: int | None = None, *, workload: WorkloadRules = NEUTRAL) -> Cache:
+    """Make an empty cache of lists for block numbers below `blocks`; raises ValueError for less than one.
+
+    State that only some policies have is made for every policy, so that they may be switched, or, to save
+    memory, for the one `policy` alone that will run.
+    """
+    return Cache(
+        table=plain_table(blocks),
+        request=[0.0] * SIGNALS,
+        queues=plain_queues(blocks if policy is None or policy in _QUEUED else 0),
+        tokens=plain_tokens(blocks if policy in (None, _TOKEN_LRU) else 0),
+        workload=plain_workload(blocks if policy in (None, _WORKLOAD_AWARE) else 0, workload),
+    )

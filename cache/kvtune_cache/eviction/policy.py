@@ -12,6 +12,13 @@ from kvtune_cache.eviction.arc import arc_evict, arc_hit, arc_miss
 from kvtune_cache.eviction.lru import lru_evict, lru_hit, lru_miss
 from kvtune_cache.eviction.s3fifo import s3fifo_evict, s3fifo_hit, s3fifo_miss
 from kvtune_cache.eviction.sieve import sieve_evict, sieve_hit, sieve_miss
+from kvtune_cache.eviction.token_lru import token_lru_evict, token_lru_hit, token_lru_miss
+from kvtune_cache.eviction.workload_aware import (
+    workload_begin,
+    workload_evict,
+    workload_hit,
+    workload_miss,
+)
 
 
 class Eviction(IntEnum):
@@ -22,14 +29,18 @@ class Eviction(IntEnum):
     SIEVE = 2
     S3FIFO = 3
     ARC = 4
+    TOKEN_LRU = 5
+    WORKLOAD_AWARE = 6
 
 
-LRU, FIFO, SIEVE, S3FIFO = 0, 1, 2, 3
-"""The same as plain numbers, for functions that are compiled; ARC is the rest."""
+LRU, FIFO, SIEVE, S3FIFO, ARC, TOKEN_LRU, WORKLOAD_AWARE = 0, 1, 2, 3, 4, 5, 6
+"""The same as plain numbers, for functions that are compiled."""
 
 
 def begin(policy: int, cache: Cache, blocks: Integers, start: int, stop: int) -> None:
     """Tell the policy of a request before any of its blocks is touched; `cache.request` is filled in."""
+    if policy == WORKLOAD_AWARE:
+        workload_begin(cache.workload, cache.queues, cache.table, cache.request, blocks, start, stop)
 
 
 def hit(policy: int, cache: Cache, x: int) -> None:
@@ -43,8 +54,12 @@ def hit(policy: int, cache: Cache, x: int) -> None:
         sieve_hit(table, x)
     elif policy == S3FIFO:
         s3fifo_hit(table, x)
-    else:
+    elif policy == ARC:
         arc_hit(table, x)
+    elif policy == TOKEN_LRU:
+        token_lru_hit(cache.tokens, cache.queues, table, cache.request, x)
+    else:
+        workload_hit(cache.workload, cache.queues, table, cache.request, x)
 
 
 def miss(policy: int, cache: Cache, x: int, capacity: int) -> None:
@@ -56,8 +71,12 @@ def miss(policy: int, cache: Cache, x: int, capacity: int) -> None:
         sieve_miss(table, x, capacity)
     elif policy == S3FIFO:
         s3fifo_miss(table, x, capacity)
-    else:
+    elif policy == ARC:
         arc_miss(table, x, capacity)
+    elif policy == TOKEN_LRU:
+        token_lru_miss(cache.tokens, cache.queues, table, cache.request, x, capacity)
+    else:
+        workload_miss(cache.workload, cache.queues, table, cache.request, x, capacity)
 
 
 def evict(policy: int, cache: Cache, capacity: int) -> int:
@@ -69,4 +88,8 @@ def evict(policy: int, cache: Cache, capacity: int) -> int:
         return sieve_evict(table)
     if policy == S3FIFO:
         return s3fifo_evict(table, capacity)
-    return arc_evict(table)
+    if policy == ARC:
+        return arc_evict(table)
+    if policy == TOKEN_LRU:
+        return token_lru_evict(cache.tokens, cache.queues, table, cache.request)
+    return workload_evict(cache.workload, cache.queues, table, cache.request)
