@@ -16,8 +16,9 @@ from pathlib import Path
 from kvtune_lab.clock import ScaledClock
 from kvtune_lab.driver import DriverConfig, DriverTally, run_driver
 from kvtune_lab.generator import generate
-from kvtune_lab.mooncake import TraceError, repeat_mooncake
 from kvtune_lab.posting import PostingConfig
+from kvtune_lab.readers.errors import TraceError
+from kvtune_lab.readers.mooncake import repeat_mooncake
 from kvtune_lab.traffic import Request
 
 

@@ -12,7 +12,7 @@ from kvtune_api.units import Duration, Quantity
 from kvtune_cache.constants import H100_LLAMA8B, H100_LLAMA8B_512, EngineConstants
 from kvtune_cache.tiers import CacheSettings
 from kvtune_lab.generator import generate
-from kvtune_lab.mooncake import repeat_mooncake
+from kvtune_lab.readers.mooncake import repeat_mooncake
 from kvtune_lab.sticky import StickyAssignment
 from kvtune_lab.traffic import Request
 

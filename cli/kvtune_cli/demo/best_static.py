@@ -11,7 +11,7 @@ from kvtune_cli.demo.fleet import PRESET, TRACE_PRESET
 from kvtune_cli.demo.options import PREFILL_SECONDS, DemoOptions
 from kvtune_lab.generator import generate
 from kvtune_lab.grid import Bounds, Study, search
-from kvtune_lab.mooncake import repeat_mooncake
+from kvtune_lab.readers.mooncake import repeat_mooncake
 from kvtune_lab.sticky import StickyAssignment
 from kvtune_lab.traffic import Request
 from kvtune_tuner.scoring import prices

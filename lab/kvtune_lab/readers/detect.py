@@ -1,0 +1,85 @@
+"""Tell the format of a trace by its first lines, whatever it is called and however it is packed.
+
+Errors: TraceError for a format that is not known, with what the file begins with; OSError where it cannot be
+read.
+"""
+
+import json
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from kvtune_lab.readers.arrivals import AZURE_FIELDS, SERVEGEN_FIELDS
+from kvtune_lab.readers.errors import TraceError
+from kvtune_lab.readers.kv_events import looks_like_kv_events
+from kvtune_lab.readers.loaded import Format
+from kvtune_lab.readers.ragpulse import request_file
+from kvtune_lab.readers.recording import FORMAT_FIELD
+from kvtune_lab.readers.source import Unpackable, shown, unpacked
+
+_LINES = 10
+"""So many lines may be damaged before the first good one."""
+
+_HEADINGS = {AZURE_FIELDS: Format.AZURE, SERVEGEN_FIELDS: Format.SERVEGEN}
+
+
+def detect(path: Path) -> tuple[Path, Format]:
+    """The file of requests (within a folder, for RAGPulse) and its format."""
+    file = request_file(path) if path.is_dir() else path
+    with file.open("rb") as raw:
+        stream = unpacked(raw)
+        try:
+            if looks_like_kv_events(stream.peek(16)):
+                return file, Format.KV_EVENTS
+            lines = _first_lines(stream)
+        except Unpackable as error:
+            raise TraceError(file, 1, "file", str(error)) from error
+    if not lines:
+        raise TraceError(file, 1, "file", "the trace has no request")
+    for line in lines:
+        found = _of_line(line)
+        if found is not None:
+            return file, found
+    names = ", ".join(Format)
+    raise TraceError(file, 1, "format", f"{shown(lines[0])} is the first line of none of {names}")
+
+
+def _first_lines(stream: BufferedReader) -> list[bytes]:
+    """The first lines that are not blank; fewer where the stream is damaged behind one."""
+    lines: list[bytes] = []
+    while len(lines) < _LINES:
+        try:
+            line = stream.readline()
+        except Unpackable:
+            if lines:
+                return lines
+            raise
+        if not line:
+            return lines
+        if not line.isspace():
+            lines.append(line)
+    return lines
+
+
+def _of_line(line: bytes) -> Format | None:
+    text = line.decode("utf-8", "replace").strip()
+    heading = _HEADINGS.get(tuple(text.split(",")))
+    if heading is not None:
+        return heading
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _of_row(row) if isinstance(row, dict) else None
+
+
+def _of_row(row: dict[str, Any]) -> Format | None:
+    if str(row.get(FORMAT_FIELD)).startswith(Format.RECORDING):
+        return Format.RECORDING
+    if "runs" in row and "s" in row:
+        return Format.AGENTIC
+    if isinstance(row.get("hash_ids"), dict):
+        return Format.RAGPULSE
+    if "chat_id" in row or "parent_chat_id" in row:
+        return Format.BAILIAN
+    return Format.MOONCAKE if {"timestamp", "input_length", "hash_ids"} & row.keys() else None

@@ -1,0 +1,56 @@
+"""Fields of a row of JSON, checked: each failure names the line, the field and the value."""
+
+from typing import Any
+
+from kvtune_lab.readers.source import Source, shown
+
+
+def given(source: Source, line: int, row: dict[str, Any], name: str) -> Any:
+    """The value of a field; raises TraceError where it is missing."""
+    if name not in row:
+        raise source.error(line, name, "is missing")
+    return row[name]
+
+
+def number_from_zero(source: Source, line: int, row: dict[str, Any], name: str, unit: str) -> float:
+    """A finite number >= 0; raises TraceError with the unit that was expected."""
+    value = given(source, line, row, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise source.error(line, name, f"{shown(value)} is not a number of {unit} >= 0")
+    return float(value)
+
+
+def whole(source: Source, line: int, row: dict[str, Any], name: str, least: int) -> int:
+    """A whole number of at least so much; raises TraceError."""
+    value = given(source, line, row, name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise source.error(line, name, f"{shown(value)} is not a whole number >= {least}")
+    return value
+
+
+def block_ids(source: Source, line: int, row: dict[str, Any], name: str) -> list[int]:
+    """A list of whole numbers >= 0, each once; raises TraceError."""
+    blocks = given(source, line, row, name)
+    if not isinstance(blocks, list):
+        raise source.error(line, name, f"{shown(blocks)} is not a list of whole numbers >= 0")
+    for block in blocks:
+        if type(block) is not int or block < 0:
+            raise source.error(line, name, f"holds {shown(block)}, which is not a whole number >= 0")
+    if len(set(blocks)) < len(blocks):
+        twice = next(block for block in blocks if blocks.count(block) > 1)
+        raise source.error(line, name, f"holds block {twice} more than once")
+    return blocks
+
+
+def partial_or_full(
+    source: Source, line: int, blocks: list[int], *, prompt_tokens: int, block_tokens: int, name: str
+) -> None:
+    """Refuse blocks that are neither all of the prompt nor all but a partial last one."""
+    full, needed = prompt_tokens // block_tokens, -(-prompt_tokens // block_tokens)
+    if len(blocks) not in (full, needed):
+        raise source.error(
+            line,
+            name,
+            f"has {len(blocks)} blocks where {prompt_tokens} tokens fill {full} of {block_tokens}"
+            + (" and a part of another" if needed > full else ""),
+        )

@@ -1,0 +1,147 @@
+"""What readers give: requests as arrays with what else the trace tells, or arrivals alone.
+
+Missing is not zero: what a format does not tell of is None, or -1 in an array, and stands in the notes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvtune_cache.requests import Requests
+
+Whole: TypeAlias = NDArray[np.int32]
+Reals: TypeAlias = NDArray[np.float64]
+
+
+class Format(StrEnum):
+    """The formats that are read, each known by its content."""
+
+    MOONCAKE = "mooncake"
+    BAILIAN = "bailian"
+    RAGPULSE = "ragpulse"
+    AGENTIC = "agentic"
+    AZURE = "azure-llm"
+    SERVEGEN = "servegen"
+    KV_EVENTS = "vllm-kv-events"
+    RECORDING = "kvtune-recording"
+
+
+LACKS: Mapping[Format, tuple[str, ...]] = MappingProxyType(
+    {
+        Format.MOONCAKE: ("sessions, turns and request types (turns are inferred from shared prefixes)",),
+        Format.BAILIAN: (),
+        Format.RAGPULSE: ("request types (stats are also told by part of the prompt)",),
+        Format.AGENTIC: ("prefixes that sessions share: block ids are local to a session",),
+        Format.AZURE: ("block ids: no reuse, hit rate, working set or capacity",),
+        Format.SERVEGEN: (
+            "single requests: only each client's rate in steps of 10 minutes",
+            "block ids: no reuse, hit rate, working set or capacity",
+        ),
+        Format.KV_EVENTS: (
+            "requests whose blocks were all cached: they store nothing, so reuse is a lower bound",
+            "answers' lengths, sessions, request types",
+        ),
+        Format.RECORDING: (),
+    }
+)
+"""What a format cannot tell of."""
+
+UNKNOWN = -1
+"""In arrays: not known."""
+
+MOST_KINDS = 5
+"""Request types that policies tell apart; the last one stands for all further ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Requests in the order of arrival, their blocks numbered by first appearance."""
+
+    requests: Requests
+    """Arrays: starts int64, blocks int32, tokens int32, times float64 from 0, outputs int32, kinds uint8."""
+
+    block_tokens: int
+    """Tokens of a full block; the most of a block where they differ (RAGPulse)."""
+
+    format: Format
+    sessions: Whole | None
+    """Of each request the number of its session, by first appearance; -1 where it has none."""
+
+    turns: Whole | None = None
+    """Of each request its turn from 1, where the trace says so."""
+
+    kind_names: tuple[str, ...] = ()
+    """The request types 1, 2, ...; 0 is not known."""
+
+    parts: NDArray[np.uint8] | None = None
+    """Of each distinct block the part of the prompt it belongs to (RAGPulse)."""
+
+    part_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
+    """Bad rows that were left out."""
+
+    @property
+    def distinct_blocks(self) -> int:
+        """Distinct blocks, at least 1."""
+        return int(np.max(self.requests.blocks)) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """When requests arrived and how long they were."""
+
+    times: Reals
+    """Seconds from the first one, never going back."""
+
+    prompts: Whole
+    """Tokens of each prompt."""
+
+    outputs: Whole
+    format: Format
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRates:
+    """Rates of clients over time: one entry of each array is one client in one step; all of one length."""
+
+    times: Reals
+    """Start of the step, seconds."""
+
+    rates: Reals
+    """Requests per second."""
+
+    variations: Reals
+    """Coefficient of variation of the gaps between requests."""
+
+    clients: Whole
+    """Number of the client, by first appearance."""
+
+    step_seconds: float
+    format: Format
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
+
+
+def as_lists(requests: Requests) -> Requests:
+    """Copy requests into lists, for the core as it runs on plain ones."""
+    return Requests(*(np.asarray(part).tolist() for part in requests))
+
+
+def as_requests(starts: Any, blocks: Any, tokens: Any, times: Any, outputs: Any, kinds: Any) -> Requests:
+    """Make `Requests` of the element types that compiled callers expect; arrays of these are not copied."""
+    return Requests(
+        np.asarray(starts, np.int64),  # type: ignore[arg-type]  # an array serves as a sequence of ints
+        np.asarray(blocks, np.int32),  # type: ignore[arg-type]  # the same
+        np.asarray(tokens, np.int32),  # type: ignore[arg-type]  # the same
+        np.asarray(times, np.float64),  # type: ignore[arg-type]  # of floats
+        np.asarray(outputs, np.int32),  # type: ignore[arg-type]  # of ints
+        np.asarray(kinds, np.uint8),  # type: ignore[arg-type]  # of ints
+    )
