@@ -10,6 +10,8 @@ from kvtune_cache.eviction.queues import Queues, plain_queues
 from kvtune_cache.eviction.token_lru import Tokens, plain_tokens
 from kvtune_cache.eviction.workload_aware import Workload, plain_workload
 from kvtune_cache.eviction.workload_rules import NEUTRAL, WorkloadRules
+from kvtune_cache.reuse_aware.start import plain_reuse
+from kvtune_cache.reuse_aware.state import Reuse
 from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, SIGNALS, START, Floats
 
 __all__ = [
@@ -36,10 +38,12 @@ class Cache(NamedTuple):
     queues: Queues
     tokens: Tokens
     workload: Workload
+    reuse: Reuse
 
 
 _QUEUED = (5, 6)
 _TOKEN_LRU, _WORKLOAD_AWARE = _QUEUED
+_REUSE_AWARE = 7
 """Numbers of `Eviction`, whose module imports this one."""
 
 
@@ -55,4 +59,5 @@ def plain_cache(blocks: int, policy: int | None = None, *, workload: WorkloadRul
         queues=plain_queues(blocks if policy is None or policy in _QUEUED else 0),
         tokens=plain_tokens(blocks if policy in (None, _TOKEN_LRU) else 0),
         workload=plain_workload(blocks if policy in (None, _WORKLOAD_AWARE) else 0, workload),
+        reuse=plain_reuse(blocks if policy in (None, _REUSE_AWARE) else 0),
     )

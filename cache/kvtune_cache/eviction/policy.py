@@ -19,6 +19,7 @@ from kvtune_cache.eviction.workload_aware import (
     workload_hit,
     workload_miss,
 )
+from kvtune_cache.reuse_aware.policy import reuse_begin, reuse_evict, reuse_hit, reuse_miss
 
 
 class Eviction(IntEnum):
@@ -31,9 +32,10 @@ class Eviction(IntEnum):
     ARC = 4
     TOKEN_LRU = 5
     WORKLOAD_AWARE = 6
+    REUSE_AWARE = 7
 
 
-LRU, FIFO, SIEVE, S3FIFO, ARC, TOKEN_LRU, WORKLOAD_AWARE = 0, 1, 2, 3, 4, 5, 6
+LRU, FIFO, SIEVE, S3FIFO, ARC, TOKEN_LRU, WORKLOAD_AWARE, REUSE_AWARE = 0, 1, 2, 3, 4, 5, 6, 7
 """The same as plain numbers, for functions that are compiled."""
 
 
@@ -41,6 +43,8 @@ def begin(policy: int, cache: Cache, blocks: Integers, start: int, stop: int) ->
     """Tell the policy of a request before any of its blocks is touched; `cache.request` is filled in."""
     if policy == WORKLOAD_AWARE:
         workload_begin(cache.workload, cache.queues, cache.table, cache.request, blocks, start, stop)
+    elif policy == REUSE_AWARE:
+        reuse_begin(cache, blocks, start, stop)
 
 
 def hit(policy: int, cache: Cache, x: int) -> None:
@@ -58,6 +62,8 @@ def hit(policy: int, cache: Cache, x: int) -> None:
         arc_hit(table, x)
     elif policy == TOKEN_LRU:
         token_lru_hit(cache.tokens, cache.queues, table, cache.request, x)
+    elif policy == REUSE_AWARE:
+        reuse_hit(cache, x)
     else:
         workload_hit(cache.workload, cache.queues, table, cache.request, x)
 
@@ -75,6 +81,8 @@ def miss(policy: int, cache: Cache, x: int, capacity: int) -> None:
         arc_miss(table, x, capacity)
     elif policy == TOKEN_LRU:
         token_lru_miss(cache.tokens, cache.queues, table, cache.request, x, capacity)
+    elif policy == REUSE_AWARE:
+        reuse_miss(cache, x, capacity)
     else:
         workload_miss(cache.workload, cache.queues, table, cache.request, x, capacity)
 
@@ -92,4 +100,6 @@ def evict(policy: int, cache: Cache, capacity: int) -> int:
         return arc_evict(table)
     if policy == TOKEN_LRU:
         return token_lru_evict(cache.tokens, cache.queues, table, cache.request)
+    if policy == REUSE_AWARE:
+        return reuse_evict(cache, capacity)
     return workload_evict(cache.workload, cache.queues, table, cache.request)
