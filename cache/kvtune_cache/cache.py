@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kvtune_cache.blocks import BlockTable, plain_table
 from kvtune_cache.eviction.queues import Queues, plain_queues
 from kvtune_cache.eviction.token_lru import Tokens, plain_tokens
-from kvtune_cache.eviction.workload_aware import Workload, plain_workload
+from kvtune_cache.eviction.workload_state import Workload, plain_workload
 from kvtune_cache.eviction.workload_rules import NEUTRAL, WorkloadRules
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.reuse_aware.state import Reuse

@@ -158,12 +158,17 @@ def token_lru_evict(tokens: Tokens, queues: Queues, table: BlockTable, request: 
 def token_lru_drop(queues: Queues, table: BlockTable, x: int) -> None:
     """Take a resident block out for another reason than pressure."""
     dequeue(queues, x)
-    unlink(table, x)
+    leave(table, x)
 
 
 def token_lru_adopt(tokens: Tokens, queues: Queues, table: BlockTable, request: Floats, x: int) -> None:
     """Take over a block that was resident under another policy, as the newest of its level."""
     _link(tokens, queues, table, request, x)
+
+
+def token_lru_forget(tokens: Tokens, x: int) -> None:
+    """Let the number x stand for a block of which no weight was told."""
+    tokens.levels[x] = 0
 
 
 def level_score(level: int, age: float) -> float:

@@ -2,9 +2,9 @@
 
 Online, from one block of `sampled_of`, chosen by hash, whether it is resident or not. Each sampled access
 is remembered in a ring until its block is accessed again (a reuse after so long) or the horizon has passed
-(no reuse); when the ring is full the oldest is forgotten and counts as neither. Of a class are known the
-share of accesses that are reused and the mean interval: an exponential, to which the preset is a prior. Where
-that fits poorly, a histogram of the intervals takes its place.
+(no reuse); a full ring makes the horizon as short as it is. Of a class are known the share of accesses that
+are reused and the mean interval: an exponential, to which the preset is a prior. Where that fits poorly, a
+histogram of the intervals takes its place.
 """
 
 import math
@@ -28,20 +28,24 @@ FIRST_EDGE: Final = 0.5
 EDGE_FACTOR: Final = 2.0**0.5
 """Bin b > 0 of intervals begins at FIRST_EDGE * EDGE_FACTOR^(b-1) seconds; the last one at 2,048 s."""
 
-LARGEST_RING: Final = 8192
+LARGEST_RING: Final = 16384
 REFIT_REUSES: Final = 64
-FEWEST_REUSES: Final = 64
-"""A class is compared with its histogram after each REFIT_REUSES, and from FEWEST_REUSES on."""
+"""A class is compared with its histogram after each so many reuses."""
 
 REUSED: Final = 0
-IDLED: Final = 1
-SECONDS: Final = 2
-RATE: Final = 3
-SHARE: Final = 4
-POOR: Final = 5
-LEARNED: Final = 6
-"""Fields of `learned`: reuses; accesses without one; seconds of all reuse intervals; the fit's rate per
-second; its share of accesses that are reused; 1 where the histogram takes its place."""
+SECONDS: Final = 1
+RETURNED: Final = 2
+IDLED: Final = 3
+RATE: Final = 4
+SHARE: Final = 5
+POOR: Final = 6
+LEARNED: Final = 7
+"""Fields of `learned`: reuses; seconds of their intervals; of the accesses whose horizon has passed, those
+that were reused in it and those that were not; the fit's rate per second; its share of accesses that are
+reused; 1 where the histogram takes its place."""
+
+AGAIN: Final = -1
+FORGOTTEN: Final = -2
 
 OLDEST: Final = 0
 HELD: Final = 1
@@ -60,7 +64,13 @@ class Fit(NamedTuple):
     survival: Floats
     """BINS + 1 shares of a class's reuses whose interval is longer than each bin's start, and 0."""
 
+    open_at: Integers
+    """n ring places + 1 of the sampled accesses whose reuse is awaited; 0: none."""
+
     ring_blocks: Integers
+    """The block of each access; AGAIN: it was reused; FORGOTTEN: its number was given to another block."""
+
+    ring_classes: Integers
     ring_times: Floats
     ring: Integers
     """RING_FIELDS numbers: where the oldest open access stands, and how many there are."""
@@ -69,12 +79,14 @@ class Fit(NamedTuple):
 def plain_fit(blocks: int, settings: list[float]) -> Fit:
     """Make a fit of lists in which every class starts from the preset."""
     room = min(LARGEST_RING, QUEUES + 4 * blocks)
-    start = [0.0, 0.0, 0.0, settings[REUSE_RATE], settings[REUSE_SHARE], 0.0]
+    start = [0.0, 0.0, 0.0, 0.0, settings[REUSE_RATE], settings[REUSE_SHARE], 0.0]
     return Fit(
         learned=start * QUEUES,
         counts=[0.0] * (BINS * QUEUES),
         survival=[0.0] * ((BINS + 1) * QUEUES),
+        open_at=[0] * blocks,
         ring_blocks=[0] * room,
+        ring_classes=[0] * room,
         ring_times=[0.0] * room,
         ring=[0] * RING_FIELDS,
     )
@@ -85,23 +97,33 @@ def is_sampled(settings: Floats, x: int) -> bool:
     return ((x + 1) * 2654435761 >> 15) % 1048576 % int(settings[SAMPLED_OF]) == 0
 
 
-def learn(fit: Fit, settings: Floats, classes: Integers, last: Floats, x: int, now: float) -> None:
-    """Learn from an access to a sampled block, before its class and time are those of now."""
+def learn(fit: Fit, settings: Floats, x: int, k: int, now: float) -> None:
+    """Learn from an access to the sampled block x in class k.
+
+    Whether an access was reused counts when its horizon has passed, so that short intervals count no earlier
+    than long ones.
+    """
     ring, size = fit.ring, len(fit.ring_blocks)
-    while ring[HELD] > 0 and fit.ring_times[ring[OLDEST]] < now - settings[HORIZON]:
-        y = fit.ring_blocks[ring[OLDEST]]
-        if last[y] == fit.ring_times[ring[OLDEST]]:
-            fit.learned[(classes[y] - 1) * LEARNED + IDLED] += 1.0
-            _conclude(fit, settings, classes[y] - 1)
-        _forget_oldest(fit)
-    if classes[x] > 0 and ring[HELD] > 0 and last[x] >= fit.ring_times[ring[OLDEST]]:
-        _reused(fit, settings, classes[x] - 1, now - last[x])
-    if ring[HELD] == size:
-        _forget_oldest(fit)
+    earliest = now - settings[HORIZON]
+    while ring[HELD] == size or (ring[HELD] > 0 and fit.ring_times[ring[OLDEST]] < earliest):
+        _close(fit, settings)
+    at = fit.open_at[x] - 1
+    if at >= 0:
+        fit.ring_blocks[at] = AGAIN
+        _reused(fit, settings, fit.ring_classes[at], now - fit.ring_times[at])
     at = (ring[OLDEST] + ring[HELD]) % size
     fit.ring_blocks[at] = x
+    fit.ring_classes[at] = k
     fit.ring_times[at] = now
+    fit.open_at[x] = at + 1
     ring[HELD] += 1
+
+
+def forget_access(fit: Fit, x: int) -> None:
+    """Await no reuse of x: its number is given to another block."""
+    if fit.open_at[x] > 0:
+        fit.ring_blocks[fit.open_at[x] - 1] = FORGOTTEN
+        fit.open_at[x] = 0
 
 
 def p_reuse(fit: Fit, k: int, age: float, ahead: float) -> float:
@@ -116,37 +138,44 @@ def p_reuse(fit: Fit, k: int, age: float, ahead: float) -> float:
     return share * (alive - later) / (share * alive + 1.0 - share)
 
 
-def _forget_oldest(fit: Fit) -> None:
-    """Take the oldest access out of the ring."""
-    fit.ring[OLDEST] = (fit.ring[OLDEST] + 1) % len(fit.ring_blocks)
+def _close(fit: Fit, settings: Floats) -> None:
+    """Take the oldest access out of the ring, and count whether it was reused."""
+    at = fit.ring[OLDEST]
+    k, x = fit.ring_classes[at], fit.ring_blocks[at]
+    fit.ring[OLDEST] = (at + 1) % len(fit.ring_blocks)
     fit.ring[HELD] -= 1
+    fit.learned[k * LEARNED + (RETURNED if x == AGAIN else IDLED)] += 1.0
+    if x >= 0:
+        fit.open_at[x] = 0
+    _conclude(fit, settings, k)
 
 
 def _reused(fit: Fit, settings: Floats, k: int, interval: float) -> None:
-    """Count a reuse, and compare the exponential with the histogram from time to time."""
+    """Count the interval of a reuse, and compare the exponential with the histogram from time to time."""
     at = k * LEARNED
     fit.learned[at + REUSED] += 1.0
     fit.learned[at + SECONDS] += interval
     fit.counts[k * BINS + _bin(interval)] += 1.0
     _conclude(fit, settings, k)
-    if int(fit.learned[at + REUSED]) % REFIT_REUSES == 0 and fit.learned[at + REUSED] >= FEWEST_REUSES:
+    if int(fit.learned[at + REUSED]) % REFIT_REUSES == 0:
         _compare(fit, settings, k)
 
 
 def _conclude(fit: Fit, settings: Floats, k: int) -> None:
     """Work out rate and share of a class, the preset being a prior; forget half where enough is known."""
     learned, at, weight = fit.learned, k * LEARNED, settings[PRIOR_WEIGHT]
-    known = learned[at + REUSED] + learned[at + IDLED]
-    if known >= settings[MEMORY]:
+    if learned[at + REUSED] >= settings[MEMORY]:
         learned[at + REUSED] *= 0.5
-        learned[at + IDLED] *= 0.5
         learned[at + SECONDS] *= 0.5
         for b in range(BINS):
             fit.counts[k * BINS + b] *= 0.5
-        known *= 0.5
-    reused = learned[at + REUSED]
-    learned[at + RATE] = (reused + weight) / (learned[at + SECONDS] + weight / settings[REUSE_RATE])
-    learned[at + SHARE] = (reused + weight * settings[REUSE_SHARE]) / (known + weight)
+    if learned[at + RETURNED] + learned[at + IDLED] >= settings[MEMORY]:
+        learned[at + RETURNED] *= 0.5
+        learned[at + IDLED] *= 0.5
+    reused, seconds = learned[at + REUSED] + weight, learned[at + SECONDS] + weight / settings[REUSE_RATE]
+    known = learned[at + RETURNED] + learned[at + IDLED] + weight
+    learned[at + RATE] = reused / seconds
+    learned[at + SHARE] = (learned[at + RETURNED] + weight * settings[REUSE_SHARE]) / known
 
 
 def _compare(fit: Fit, settings: Floats, k: int) -> None:
