@@ -52,7 +52,7 @@ def load_agentic(source: Source, starts: Path | None = None) -> Loaded:
     rows = sorted(_requests(source, begin), key=lambda row: row.time_s)
     refuse_empty(source, len(rows), sum(sum(row.runs[1::2]) for row in rows), "runs")
     if overlay is None:
-        note = "no session starts: all sessions start at second 0 (give them by --starts)"
+        note = "no session starts: all sessions start at second 0 (give them by --session-starts)"
     else:
         note = f"session starts from {overlay.name}: hit rates depend on this overlay"
     kept, blocks = _expanded(source, rows)
@@ -178,7 +178,9 @@ def _beside(source: Source) -> Path | None:
     )
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise source.error(1, "file", f"several session starts lie beside it: {names} (choose by --starts)")
+        raise source.error(
+            1, "file", f"several session starts lie beside it: {names} (choose by --session-starts)"
+        )
     return found[0] if found else None
 
 

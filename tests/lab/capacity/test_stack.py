@@ -12,7 +12,7 @@ from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.requests import Requests, Rules, serve_all, sums
 from kvtune_lab.capacity.stack import NotChained, array_room, columns, lru_curve, measure, plain_room
 from kvtune_lab.compiled import compiled
-from kvtune_lab.mooncake import BLOCK_TOKENS, read_mooncake
+from kvtune_lab.readers.mooncake import BLOCK_TOKENS, read_mooncake
 from kvtune_lab.simulate import packed
 from tests.lab.capacity.traces import branching, trace
 

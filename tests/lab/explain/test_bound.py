@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kvtune_cache.requests import Requests
 from kvtune_lab.explain.bound import SCHEMES, bound, hinted
 from kvtune_lab.explain.tally import GRID, Tally, tallied
-from kvtune_lab.mooncake import BLOCK_TOKENS, read_mooncake
+from kvtune_lab.readers.mooncake import BLOCK_TOKENS, read_mooncake
 from kvtune_lab.simulate import packed
 from tests.lab.capacity.traces import branching, sessions, skewed, trace
 
