@@ -1,0 +1,1 @@
+"""Tests of the kernels: compiled where a GPU is, else in Triton's interpreter on the CPU."""
