@@ -19,6 +19,7 @@ from kvtune_cache.blocks import (
     link,
     unlink,
 )
+from kvtune_cache.classes import class_of
 from kvtune_cache.eviction.queues import NO_QUEUE, Queues, dequeue, enqueue, head
 from kvtune_cache.eviction.workload_fit import forget_access, is_sampled, learn
 from kvtune_cache.eviction.workload_rules import (
@@ -43,7 +44,6 @@ from kvtune_cache.eviction.workload_state import (
     RUNS,
     SPATIAL_PARTS,
     TOUCHES,
-    TURN_BUCKETS,
     Workload,
 )
 from kvtune_cache.signals import (
@@ -147,8 +147,7 @@ def _class(request: Floats, turn: int) -> int:
         return min(OLD_TURNS, int(request[CLASS])) - 1
     if request[SIGNATURE] > 0:
         return DOCUMENTS + int(request[SIGNATURE]) % DOCUMENT_CLASSES
-    bucket = min(turn, 4) if turn < 6 else 5
-    return int(request[KIND]) * TURN_BUCKETS + bucket - 1
+    return class_of(int(request[KIND]), turn)
 
 
 def _spatial(settings: Floats, request: Floats, matched: int, length: int) -> int:

@@ -4,18 +4,16 @@ import math
 from typing import Final, NamedTuple
 
 from kvtune_cache.blocks import Integers
+from kvtune_cache.classes import CLASSES
 from kvtune_cache.eviction.queues import QUEUES
 from kvtune_cache.eviction.workload_fit import Fit, plain_fit
 from kvtune_cache.eviction.workload_rules import NEUTRAL, WorkloadRules
 from kvtune_cache.signals import Floats
 
-TURN_BUCKETS: Final = 5
-"""Turn 1, 2, 3, 4 to 5, 6 and later: the buckets in which chat differs (cache.md, table of classes)."""
-
-DOCUMENTS: Final = 30
+DOCUMENTS: Final = CLASSES
 DOCUMENT_CLASSES: Final = 32
-OLD_TURNS: Final = 62
-"""Classes: 6 kinds x 5 turn buckets, then documents by the hash of their first tokens, then the old turns of
+OLD_TURNS: Final = DOCUMENTS + DOCUMENT_CLASSES
+"""Queues: those of kind and turn, then documents by the hash of their first tokens, then the old turns of
 sessions that have switched their topic."""
 
 NO_SCORE: Final = math.inf
