@@ -1,0 +1,172 @@
+"""`kvtune capacity`: how much cache a trace is worth, split over tiers, for a budget."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvtune_cli.lab_options import JsonTarget, bytes_of_a_token, capacities, chosen, listed, policy_of, wrong
+from kvtune_cli.lab_traces import SessionStarts, SkipBad, read_trace
+from kvtune_cli.output import STDOUT, put_json, writing
+from kvtune_lab.setups import Policy
+
+if TYPE_CHECKING:
+    from kvtune_lab.capacity.curves import Curves, Progress, Sampling
+    from kvtune_lab.capacity.plan import Plan
+    from kvtune_lab.readers.loaded import Loaded
+
+ALL = "all"
+CAPACITIES = "0.5%,1%,2%,5%,10%,20%,40%,70%,100%"
+DEVICE = "40GiB"
+DEFAULT_PRICES = "host=2.0/GiB-month,disk=0.1/GiB-month"
+DEFAULT_SPEEDS = "host=25GB/s,disk=3GB/s"
+DEFAULT_PREFILL = 8_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    json: Path | None
+    parquet: Path | None
+    plots: Path | None
+    plot_format: str
+
+
+def capacity(
+    trace: Annotated[Path, typer.Argument(help="A trace of requests, also .gz or .zst.")],
+    model_shape: Annotated[
+        str,
+        typer.Option(
+            "--model-shape",
+            help="A model, such as llama-3.1-8b or layers=32,kv_heads=8,head_dim=128,dtype=bf16.",
+        ),
+    ],
+    budget: Annotated[
+        str, typer.Option("--budget", help="For what is below the device: money (500/month) or bytes (2TiB).")
+    ],
+    device: Annotated[
+        str, typer.Option("--device", help="KV space on the device, all GPUs of the trace together.")
+    ] = DEVICE,
+    price: Annotated[
+        str, typer.Option("--price", help="Of host and disk; the default is round numbers, no claim.")
+    ] = DEFAULT_PRICES,
+    speed: Annotated[
+        str, typer.Option("--speed", help="How fast blocks load from host and disk; no claim either.")
+    ] = DEFAULT_SPEEDS,
+    prefill: Annotated[
+        float, typer.Option("--prefill", help="Tokens a second that prefill computes; no claim either.")
+    ] = DEFAULT_PREFILL,
+    policies: Annotated[str, typer.Option("--policies", help=f"Of {', '.join(Policy)}.")] = ALL,
+    sizes: Annotated[
+        str, typer.Option("--capacities", help="Where policies are measured, beside the device's size.")
+    ] = CAPACITIES,
+    sample: Annotated[
+        float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
+    ] = None,
+    skip_bad: SkipBad = 0,
+    session_starts: SessionStarts = None,
+    json: JsonTarget = None,
+    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
+    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+) -> None:
+    """Plan a cache for the traffic of a trace: hit rates by capacity, policy and tier, and what they cost.
+
+    Example: kvtune capacity trace.jsonl.gz --model-shape llama-3.1-8b --budget 500/month --plots plots
+    """
+    from kvtune_lab.capacity.plan import plan
+    from kvtune_lab.capacity.prices import Terms, parse_budget, parse_prices, parse_speeds
+    from kvtune_lab.capacity.splits import Layout
+
+    outputs = _Outputs(json, parquet, plots, plot_format)
+    _check_outputs(outputs)
+    if not 0 < prefill < float("inf"):
+        wrong("--prefill", f"{prefill:g} is not a number of tokens greater than 0")
+    spend = chosen("--budget", budget, parse_budget)
+    terms = Terms(
+        per_gib_month=chosen("--price", price, lambda text: parse_prices([text])),
+        bytes_per_second=chosen("--speed", speed, lambda text: parse_speeds([text])),
+        prefill_tokens_per_second=prefill,
+    )
+    wanted = list(Policy) if policies == ALL else listed("--policies", policies, policy_of)
+    token_bytes = bytes_of_a_token(None, model_shape)
+    assert token_bytes is not None
+    sampling = None if sample is None else _sampling(sample)
+    read = read_trace(trace, skip_bad=skip_bad, session_starts=session_starts)
+    (blocks,) = capacities("--device", [device], read, token_bytes)
+    measured = {blocks, *capacities("--capacities", listed("--capacities", sizes, str), read, token_bytes)}
+    layout = Layout(
+        device_blocks=blocks,
+        bytes_per_token=token_bytes,
+        bytes_per_block=token_bytes * read.block_tokens,
+        terms=terms,
+    )
+    curves = _measured(trace, read, list(dict.fromkeys([Policy.LRU, *wanted])), sorted(measured), sampling)
+    _put(trace, read, plan(curves, layout, spend), outputs)
+
+
+def _sampling(rate: float) -> "Sampling":
+    from kvtune_lab.capacity.curves import Sampling
+
+    try:
+        return Sampling(rate=rate)
+    except ValueError as error:
+        wrong("--sample", error)
+
+
+def _check_outputs(outputs: _Outputs) -> None:
+    """Find out before the work whether its results can be written."""
+    if outputs.plot_format not in ("png", "svg"):
+        wrong("--plot-format", f"{outputs.plot_format!r} is not one of png, svg")
+    for target in (outputs.json, outputs.parquet):
+        if target is not None and target != STDOUT:
+            with writing(target):
+                target.open("ab").close()
+
+
+def _measured(
+    path: Path, trace: "Loaded", policies: list[Policy], sizes: list[int], sampling: "Sampling | None"
+) -> "Curves":
+    from kvtune_lab.capacity.curves import policy_curves, sampling_for
+
+    how = sampling or sampling_for(len(trace.requests.blocks))
+    try:
+        with _progress() as progress:
+            return policy_curves(trace.requests, policies, sizes, sampling=how, progress=progress)
+    except ValueError as error:
+        wrong(str(path), error)
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress]":
+    """A bar on the terminal, if stderr is one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("simulations", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _put(path: Path, trace: "Loaded", found: "Plan", outputs: _Outputs) -> None:
+    """Print and write the plan."""
+    from kvtune_cli.capacity_text import print_plan
+    from kvtune_lab.capacity.records import document, flat_rows
+
+    if outputs.json is not None:
+        put_json(outputs.json, {"trace": str(path), "block_tokens": trace.block_tokens, **document(found)})
+    if outputs.json != STDOUT:
+        print_plan(found)
+    if outputs.parquet is not None:
+        from kvtune_lab.capacity.parquet import write_rows
+
+        with writing(outputs.parquet):
+            write_rows(flat_rows(found), outputs.parquet)
+    if outputs.plots is not None:
+        from kvtune_lab.capacity.plots import write_plots
+
+        with writing(outputs.plots):
+            write_plots(found, outputs.plots, outputs.plot_format)

@@ -1,0 +1,60 @@
+"""Put a plan in one sentence with its numbers."""
+
+from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point
+from kvtune_lab.capacity.prices import Money
+from kvtune_lab.setups import Policy
+from kvtune_lab.sizes import in_bytes
+
+
+def sentence(plan: Plan) -> str:
+    """The recommendation, in one sentence."""
+    best, lru, alone = plan.best, plan.best_by_lru, plan.alone
+    within = _budget(plan)
+    if not (best.host_blocks or best.disk_blocks):
+        return (
+            f"Within {within} put nothing below the device: its {size(plan, best.device_blocks)} hit "
+            f"{_percent(alone.hit_rate)} of the prompt tokens, and nothing that the budget allows saves "
+            f"{100 * MATTERS:g} point more; {_policies(plan)}."
+        )
+    tiers = " and ".join(
+        f"{size(plan, blocks)} of {name}"
+        for name, blocks in (("host memory", best.host_blocks), ("disk", best.disk_blocks))
+        if blocks
+    )
+    beside = "" if best.policy is Policy.LRU else f"LRU {_percent(lru.hit_rate)}, "
+    per_point = cost_per_point(plan, best)
+    each = "" if per_point is None else f", {per_point:,.4g} for each point gained"
+    return (
+        f"Within {within} put {tiers} below the device's {size(plan, best.device_blocks)} and run "
+        f"{best.policy}: {_percent(best.hit_rate)} of the prompt tokens hit ({beside}the device alone "
+        f"{_percent(alone.hit_rate)}, all that comes back {_percent(plan.ceiling)}) for "
+        f"{best.monthly_cost:,.4g} a month{each}; {_policies(plan)}."
+    )
+
+
+def size(plan: Plan, blocks: int) -> str:
+    """Blocks in bytes, for a person."""
+    return in_bytes(blocks * plan.layout.bytes_per_block)
+
+
+def _budget(plan: Plan) -> str:
+    if isinstance(plan.budget, Money):
+        return f"{plan.budget.monthly:,.10g} a month"
+    return f"{in_bytes(plan.budget.size_bytes)} below the device"
+
+
+def _policies(plan: Plan) -> str:
+    """Where policies stop to matter."""
+    none, no_gain = plan.no_policy_from, plan.no_gain_from
+    gain = (
+        ""
+        if no_gain in (None, none)
+        else f"above {size(plan, no_gain or 0)} none beats LRU by that much, and "
+    )
+    if none is None:
+        return f"{gain}at no measured capacity are all policies within {100 * MATTERS:g} point"
+    return f"{gain}above {size(plan, none)} no policy matters (all within {100 * MATTERS:g} point)"
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f} %"
