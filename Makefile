@@ -42,6 +42,14 @@ test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some; KVTU
 	@[ "$(KVTUNE_NO_CLUSTER)" = 1 ] || $(BIN)/python -m tools.controlplane build || true
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
+.PHONY: kernels gpu-check
+kernels: install-dev ## Add torch and Triton to .venv (5 GB) and test the kernels: on a GPU if there is one, else interpreted
+	@requirements/install.sh gpu
+	$(BIN)/python -m pytest -q -rs tests/agent/kernels $(ARGS)
+gpu-check: install-dev ## Where a GPU is: test the kernels compiled and measure their bandwidth; elsewhere say that it did not run
+	@! command -v nvidia-smi >/dev/null || requirements/install.sh gpu
+	@$(BIN)/python -m tests.benchmarks.kernels_gpu $(ARGS)
+
 .PHONY: check
 check: install-dev ## Check format, lint, types, imports, layout and generated files
 	$(BIN)/ruff format --check .
@@ -80,6 +88,8 @@ lock: install-dev ## Renew the pins in requirements/ (ARGS="--upgrade" takes the
 		--output-file requirements/dev.txt pyproject.toml
 	$(LOCK) $(ARGS) --extra agent --constraint requirements/run.txt \
 		--output-file requirements/agent.txt pyproject.toml
+	$(LOCK) $(ARGS) --extra gpu --constraint requirements/dev.txt \
+		--output-file requirements/gpu.txt pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv and every cache and build output

@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Bring .venv to what a lock file says, then install kvtune itself into it, editable. Called by make: install.sh run|dev
+# `install.sh gpu` adds torch and triton to what is there (5 GB, so it is apart).
 # Does nothing (in a few milliseconds) when .venv already is what the lock files say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kind=${1:?"usage: requirements/install.sh run|dev"}
+kind=${1:?"usage: requirements/install.sh run|dev|gpu"}
 lock=requirements/$kind.txt
-[ -f "$lock" ] || { echo "kvtune: no lock file $lock (kinds: run, dev)" >&2; exit 2; }
+[ -f "$lock" ] || { echo "kvtune: no lock file $lock (kinds: run, dev, gpu)" >&2; exit 2; }
 venv=.venv
 log=$venv/install.log
 stamp=$venv/.kvtune-installed
+[ "$kind" != gpu ] || stamp=$venv/.kvtune-installed-gpu
 
 say() { printf 'kvtune: %s\n' "$*"; }
 fail() { printf 'kvtune: %s\n' "$@" >&2; exit 1; }
 
 # A moved or copied checkout has scripts that point to the old place, so the place belongs to the key.
-key=$(cat requirements/run.txt requirements/dev.txt pyproject.toml requirements/install.sh <(pwd -P) | cksum)
+locks=(requirements/run.txt requirements/dev.txt pyproject.toml)
+[ "$kind" != gpu ] || locks=("$lock")
+key=$(cat "${locks[@]}" requirements/install.sh <(pwd -P) | cksum)
 [ -x $venv/bin/python ] && [ -f $stamp ] && installed=$(cat $stamp) || installed=
 case $installed in
     "$kind $key" | "dev $key") exit 0 ;;
@@ -67,18 +71,43 @@ progress() {
     done 3>$log
 }
 
-install() {
+fetch_with_pip() {
     local total
     total=$(grep -E '^[a-z0-9].*==' "$lock" | grep -v "sys_platform == 'win32'" | sed 's/==.*//' | sort -u | wc -l)
     say "installing $total locked packages from $lock into $venv (every file checked by its hash)"
     PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --progress-bar off \
-        --require-hashes --requirement "$lock" 2>&1 | progress "$total" \
-        || { tail -n 30 $log >&2; fail "the installation failed; all of pip's output is in $log"; }
+        --require-hashes --requirement "$lock" 2>&1 | progress "$total"
+}
+
+fetch_with_uv() {
+    $venv/bin/uv pip install --quiet --python $venv/bin/python --require-hashes --requirement "$lock" >$log 2>&1
+}
+
+fetch_failed() {
+    tail -n 30 $log >&2
+    fail "the installation failed; all of its output is in $log"
+}
+
+install() {
+    fetch_with_pip || fetch_failed
     say "installing kvtune itself, editable"
     PYTHONUNBUFFERED=1 $venv/bin/python -m pip install --no-input --disable-pip-version-check --quiet \
         --no-deps --no-index --no-build-isolation --editable . \
         || fail "the installation of kvtune itself failed"
 }
+
+# uv, where `make lock` brought it, takes half a minute for what takes pip some minutes.
+add_gpu() {
+    [ -x $venv/bin/python ] || fail "no $venv to add torch to: make install-dev first"
+    say "adding torch and triton to $venv: 5 GB on disk, half a minute with uv, some minutes with pip"
+    if [ -x $venv/bin/uv ]; then fetch_with_uv; else fetch_with_pip; fi || fetch_failed
+}
+
+if [ "$kind" = gpu ]; then
+    add_gpu
+    printf '%s %s\n' "$kind" "$key" >$stamp
+    exit 0
+fi
 
 usable() { $venv/bin/python -c "$new_enough" && $venv/bin/pip --version; }
 usable >/dev/null 2>&1 || make_venv

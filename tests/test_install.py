@@ -98,3 +98,25 @@ def test_an_unknown_kind_is_refused(checkout: Path) -> None:
 
     assert done.returncode == 2
     assert "no lock file requirements/prod.txt" in done.stderr
+
+
+def test_torch_is_added_to_an_environment_that_is_there(checkout: Path) -> None:
+    done = _install(checkout, "gpu", sys.executable)
+
+    assert done.returncode == 1
+    assert "no .venv to add torch to: make install-dev first" in done.stderr
+
+
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_torch_is_added_once_with_uv_where_it_is_and_else_with_pip(checkout: Path, tool: str) -> None:
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", tool):
+        _script(checkout / ".venv" / "bin" / name, f'echo "$0 $*" >>{checkout}/calls')
+
+    done = [_install(checkout, "gpu", sys.executable) for _ in range(2)]
+
+    assert [each.returncode for each in done] == [0, 0]
+    assert "5 GB" in done[0].stdout and done[1].stdout == ""
+    (call,) = (checkout / "calls").read_text().splitlines()
+    assert call.startswith(".venv/bin/uv pip install" if tool == "uv" else ".venv/bin/python -m pip install")
+    assert call.endswith("--require-hashes --requirement requirements/gpu.txt")
