@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kvtune_api import names
-from kvtune_api.knobs import CacheConfig
+from kvtune_api.knobs import CacheConfig, EvictionPolicy
 from kvtune_api.policy import PolicySpec
 from kvtune_api.status import PolicyStatus
 from tools.crdgen import experiments_yaml, policies_yaml
@@ -134,6 +134,7 @@ def policy_document() -> str:
         "## Knobs",
         "A configuration as agents report and receive it. A knob that is not set is left to the engine.",
         field_table([r for r in rows(CacheConfig) if r.kind != "object"]),
+        choices(EvictionPolicy),
         "## status",
         "Written by the control plane alone.",
         table(

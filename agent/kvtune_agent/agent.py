@@ -7,10 +7,11 @@ import asyncio
 import logging
 from collections import Counter
 
-from kvtune_agent.apply import AlreadyThere, Applied, Held, Refused, decide, lapsed, running
+from kvtune_agent.apply import AlreadyThere, Applied, Held, Refused, decide, lapsed, running, whole
 from kvtune_agent.clock import Clock
 from kvtune_agent.engine import Engine, Missed, Snapshot
 from kvtune_agent.engines.replay import ReplayEngine
+from kvtune_agent.engines.translate import OWN
 from kvtune_agent.exits import StateUnavailable
 from kvtune_agent.incumbent import Kept, StateDir, kept, open_state_dir, restored
 from kvtune_agent.settings import AgentSettings
@@ -156,7 +157,8 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
     state = open_state_dir(settings.state_dir)
     try:
         kept = state.load()
-        held = restored(kept) if kept is not None else Held(incumbent=settings.config)
+        start = whole(settings.config, OWN)
+        held = restored(kept, start) if kept is not None else Held(incumbent=start)
         if kept is not None:
             _run_restored(engine, held, state)
             log.info(

@@ -170,22 +170,24 @@ def _taken(held: Held, push: Push, now: float) -> Held:
         generation=push.generation,
         assignment=assignment(push),
     )
-    config = _whole(push.config, held.incumbent)
+    config = whole(push.config, held.incumbent)
     if push.lease_seconds is None:
         return replace(held, fence=fence, incumbent=config, candidate=None, lease_ends=None)
     return replace(held, fence=fence, candidate=config, lease_ends=now + push.lease_seconds)
 
 
-def _whole(pushed: CacheConfig, incumbent: CacheConfig) -> CacheConfig:
-    """A pushed configuration with the incumbent's values for knobs that it leaves out.
+def whole(config: CacheConfig, otherwise: CacheConfig) -> CacheConfig:
+    """A configuration with another one's values for knobs that it leaves out.
 
     So an agent reports every knob that it runs, also those that no policy names.
     """
-    host = pushed.tiers.host_memory
+    host, policy, threshold = config.tiers.host_memory, config.eviction_policy, config.store_threshold
     return CacheConfig(
-        cache_ttl=incumbent.cache_ttl if pushed.cache_ttl is None else pushed.cache_ttl,
-        eviction_ratio=incumbent.eviction_ratio if pushed.eviction_ratio is None else pushed.eviction_ratio,
-        tiers=Tiers(host_memory=incumbent.tiers.host_memory if host is None else host),
+        cache_ttl=otherwise.cache_ttl if config.cache_ttl is None else config.cache_ttl,
+        eviction_ratio=otherwise.eviction_ratio if config.eviction_ratio is None else config.eviction_ratio,
+        tiers=Tiers(host_memory=otherwise.tiers.host_memory if host is None else host),
+        eviction_policy=otherwise.eviction_policy if policy is None else policy,
+        store_threshold=otherwise.store_threshold if threshold is None else threshold,
     )
 
 

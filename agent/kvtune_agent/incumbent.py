@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvtune_agent.apply import Fence, Held
+from kvtune_agent.apply import Fence, Held, whole
 from kvtune_agent.exits import StateUnavailable
 from kvtune_api.codec import dump, frozen, parse
 from kvtune_api.errors import Corrupt, Problem, SpecError
@@ -47,15 +47,18 @@ def kept(held: Held) -> Kept:
     )
 
 
-def restored(kept: Kept) -> Held:
-    """What an agent holds after a restart: the incumbent, under the same fence."""
+def restored(kept: Kept, start: CacheConfig) -> Held:
+    """What an agent holds after a restart: the incumbent, under the same fence.
+
+    `start` stands in for a knob that the file lacks: it may be of a version that did not have it.
+    """
     fence = Fence(
         token=kept.token,
         policy_uid=kept.policy_uid,
         generation=kept.generation,
         assignment=kept.assignment,
     )
-    return Held(incumbent=kept.incumbent, fence=fence)
+    return Held(incumbent=whole(kept.incumbent, start), fence=fence)
 
 
 @dataclass(frozen=True, slots=True)

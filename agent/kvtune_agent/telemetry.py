@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from kvtune_agent.agent import Agent
 from kvtune_agent.engine import Snapshot
 from kvtune_api.knobs import Knob, point
-from kvtune_api.names import LABEL_REASON
+from kvtune_api.names import LABEL_EVICTION_POLICY, LABEL_REASON
 from kvtune_api.names import Metric as Name
 from kvtune_api.wire import Histogram, Role, Running
 
@@ -72,9 +72,16 @@ def _configuration(running: Running) -> Iterator[Metric]:
         (Name.AGENT_CONFIG_TTL, Knob.CACHE_TTL, "Idle time after which a block is freed."),
         (Name.AGENT_CONFIG_RATIO, Knob.EVICTION_RATIO, "Share of a tier that one eviction pass frees."),
         (Name.AGENT_CONFIG_HOST, Knob.HOST_MEMORY, "Host memory given to blocks."),
+        (Name.AGENT_STORE_THRESHOLD, Knob.STORE_THRESHOLD, "Blocks asked for that often are stored."),
     ):
         if knob in values:
             yield _gauge(name, text, values[knob])
+    if running.config.eviction_policy is not None:
+        family = GaugeMetricFamily(
+            Name.AGENT_EVICTION_POLICY, "The eviction policy asked for.", labels=[LABEL_EVICTION_POLICY]
+        )
+        family.add_metric([str(running.config.eviction_policy)], 1)
+        yield family
     yield _gauge(Name.AGENT_ROLE, "1 while a candidate is in force.", float(running.role is Role.CANDIDATE))
     yield _gauge(Name.AGENT_GENERATION, "Generation of the last accepted push.", running.generation)
     if running.lease_remaining_seconds is not None:

@@ -201,6 +201,10 @@ class Metric(StrEnum):
     AGENT_CONFIG_TTL = "kvtune_agent_cache_ttl_seconds"
     AGENT_CONFIG_RATIO = "kvtune_agent_eviction_ratio"
     AGENT_CONFIG_HOST = "kvtune_agent_host_memory_bytes"
+    AGENT_EVICTION_POLICY = "kvtune_agent_eviction_policy"
+    AGENT_STORE_THRESHOLD = "kvtune_agent_store_threshold"
+    AGENT_FALLBACK = "kvtune_agent_eviction_fallback"
+    AGENT_FALLBACKS = "kvtune_agent_eviction_fallbacks"
     AGENT_HOST_USED = "kvtune_agent_host_memory_used_bytes"
     AGENT_ROLE = "kvtune_agent_candidate"
     AGENT_GENERATION = "kvtune_agent_config_generation"
@@ -236,6 +240,7 @@ class Metric(StrEnum):
 
 LABEL_REASON: Final = "reason"
 LABEL_POLICY: Final = "policy"
+LABEL_EVICTION_POLICY: Final = "eviction_policy"
 LABEL_OUTCOME: Final = "outcome"
 LABEL_PHASE: Final = "phase"
 LABEL_SLI: Final = "sli"

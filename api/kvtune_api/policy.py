@@ -15,7 +15,7 @@ from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.labels import LabelSelector
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import API_VERSION
-from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.rules import Form, Rule, ruled
 from kvtune_api.scalars import NUMBER, Switch
 from kvtune_api.sources import PrometheusSource, PyroscopeSource
@@ -37,7 +37,6 @@ NAME_MAX_LENGTH = 57
 """An experiment's name is the policy's with a number, and a label's value: 63 characters at most."""
 
 ONE_TARGET = "at least one target is needed: ttft or hitRate"
-ONE_KNOB = "at least one knob is needed: cacheTTL, evictionRatio or tiers.hostMemory"
 NO_ADDRESSES = "not in a cluster, where agents are found by labels (`kvtune up` accepts addresses)"
 
 
@@ -129,40 +128,6 @@ class Objective:
 
     prices: Prices = Prices()
     """Prices of memory, passes and bytes."""
-
-
-@user_written
-class TierKnobs:
-    """Knobs of the tiers below the device."""
-
-    host_memory: QuantityRange | None = None
-    """Host memory for KV blocks on each agent's node."""
-
-
-@user_written
-@ruled(
-    Rule(
-        holds="has(self.cacheTTL) || has(self.evictionRatio) || self.?tiers.?hostMemory.hasValue()",
-        message=f"'{ONE_KNOB}'",
-    )
-)
-class Knobs:
-    """What may be tuned. A knob that is not named is left as the agents have it."""
-
-    cache_ttl: DurationRange | None = None
-    """How long an idle block is kept below the device."""
-
-    eviction_ratio: RatioRange | None = None
-    """Share of a full tier that one eviction pass frees."""
-
-    tiers: TierKnobs = TierKnobs()
-    """Sizes of tiers."""
-
-    @model_validator(mode="after")
-    def _one_knob(self) -> "Knobs":
-        if self.cache_ttl is None and self.eviction_ratio is None and self.tiers.host_memory is None:
-            raise ValueError(ONE_KNOB)
-        return self
 
 
 class Strategy(StrEnum):

@@ -1,4 +1,7 @@
-"""Ranges that users give: of a knob that may be tuned, and of a length that the control plane chooses."""
+"""Ranges that users give: of a knob that may be tuned, and of a length that the control plane chooses.
+
+A knob whose values are names has `PolicyChoices` in place of a range.
+"""
 
 from decimal import Decimal
 from typing import Annotated
@@ -6,12 +9,14 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from kvtune_api.codec import user_written
+from kvtune_api.knobs import EvictionPolicy, StoreThreshold
 from kvtune_api.rules import Rule, ruled
 from kvtune_api.scalars import NUMBER
 from kvtune_api.units import Duration, PositiveDuration, PositiveQuantity, Quantity
 
 Step = Annotated[float, Field(gt=1, le=64), NUMBER]
 Ratio = Annotated[float, Field(gt=0, le=1), NUMBER]
+Count = Annotated[StoreThreshold, NUMBER]
 
 
 def _grows(low: str, *, when: str = "true") -> Rule:
@@ -117,6 +122,59 @@ class QuantityRange:
             self.start.exact_bytes if self.start else None,
             (self.min, self.max, self.start),
         )
+        return self
+
+
+@user_written
+@ruled(_grows("self.max < self.min"), _starts_inside("self.start < self.min", "self.max < self.start"))
+class CountRange:
+    """The range in which a whole number may be tuned."""
+
+    min: Count
+    """Never below this."""
+
+    max: Count
+    """Never above this."""
+
+    start: Count | None = None
+    """Where to begin; without it, what the agents report."""
+
+    largest_step: Step = 2.0
+    """No experiment changes the knob by more than this factor."""
+
+    @model_validator(mode="after")
+    def _inside(self) -> "CountRange":
+        check_range(self.min, self.max, self.start, (self.min, self.max, self.start))
+        return self
+
+
+@user_written
+@ruled(
+    Rule(
+        holds="self.choices.all(one, self.choices.exists_one(other, other == one))",
+        message="'choices %s: one of them stands there twice'.format([self.choices])",
+    ),
+    Rule(
+        holds="!has(self.start) || self.start in self.choices",
+        message="'start %s is not among the choices %s'.format([self.start, self.choices])",
+    ),
+)
+class PolicyChoices:
+    """The eviction policies that may be tried."""
+
+    choices: Annotated[tuple[EvictionPolicy, ...], Field(min_length=1, max_length=len(EvictionPolicy))]
+    """Which ones, in the order in which they are tried."""
+
+    start: EvictionPolicy | None = None
+    """Where to begin; without it, what the agents report."""
+
+    @model_validator(mode="after")
+    def _among(self) -> "PolicyChoices":
+        shown = f"[{', '.join(self.choices)}]"
+        if len(set(self.choices)) < len(self.choices):
+            raise ValueError(f"choices {shown}: one of them stands there twice")
+        if self.start is not None and self.start not in self.choices:
+            raise ValueError(f"start {self.start} is not among the choices {shown}")
         return self
 
 

@@ -18,6 +18,13 @@ def agent(
     cache_ttl: Annotated[str, typer.Option("--cache-ttl", help="Start configuration: TTL.")] = "60s",
     eviction_ratio: Annotated[float, typer.Option("--eviction-ratio", help="Start configuration.")] = 0.1,
     host_memory: Annotated[str, typer.Option("--host-memory", help="Start configuration: size.")] = "64Gi",
+    eviction_policy: Annotated[
+        str | None, typer.Option("--eviction-policy", help="Start configuration, such as ReuseAware. [LRU]")
+    ] = None,
+    store_threshold: Annotated[
+        int | None,
+        typer.Option("--store-threshold", help="Start configuration: store from so many uses. [1]"),
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0: a free one, written to STATE_DIR/port.")] = 0,
     engine: Annotated[str, typer.Option("--engine", help="replay.")] = "replay",
@@ -47,7 +54,7 @@ def agent(
 
     settings = AgentSettings(
         name=name,
-        config=config_from_options(cache_ttl, eviction_ratio, host_memory),
+        config=config_from_options(cache_ttl, eviction_ratio, host_memory, eviction_policy, store_threshold),
         state_dir=state_dir,
         token_file=token_file,
         host=host,

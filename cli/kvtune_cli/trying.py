@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvtune_cli.knob_options import config_from_options
+from kvtune_cli.knob_options import OPTIONS, config_from_options
 from kvtune_cli.wishes import STATE_DIR, JsonOption, PolicyOption, StateDirOption, leave_wish
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ def try_config(
     cache_ttl: Annotated[str | None, typer.Option("--cache-ttl", help="TTL to try, such as 120s.")] = None,
     eviction_ratio: Annotated[float | None, typer.Option("--eviction-ratio", help="Ratio to try.")] = None,
     host_memory: Annotated[str | None, typer.Option("--host-memory", help="Size, such as 96Gi.")] = None,
+    eviction_policy: Annotated[
+        str | None, typer.Option("--eviction-policy", help="Policy to try, such as ReuseAware.")
+    ] = None,
+    store_threshold: Annotated[
+        int | None, typer.Option("--store-threshold", help="Store a block that came so often.")
+    ] = None,
     state_dir: StateDirOption = STATE_DIR,
     policy: PolicyOption = None,
     as_json: JsonOption = False,
@@ -27,9 +33,9 @@ def try_config(
     from kvtune_api.errors import Problem, SpecError
     from kvtune_api.knobs import point
 
-    config = config_from_options(cache_ttl, eviction_ratio, host_memory)
+    config = config_from_options(cache_ttl, eviction_ratio, host_memory, eviction_policy, store_threshold)
     if not point(config):
-        raise SpecError(Problem("try", "give at least one of --cache-ttl, --eviction-ratio, --host-memory"))
+        raise SpecError(Problem("try", f"give at least one of {', '.join(OPTIONS.values())}"))
     _check_reach(state_dir, policy, config)
     effect = "this configuration is tested once nothing else runs; the experiment decides"
     leave_wish("try", "", state_dir, policy, effect, as_json, config=config)

@@ -5,14 +5,16 @@ from itertools import pairwise
 from math import ceil
 
 from kvtune_api.errors import Problem
-from kvtune_api.policy import Knobs, KVCachePolicy, Mode, PolicySpec
-from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
+from kvtune_api.knobs import EvictionPolicy
+from kvtune_api.policy import KVCachePolicy, Mode, PolicySpec
+from kvtune_api.policy_knobs import Knobs
+from kvtune_api.ranges import CountRange, DurationRange, PolicyChoices, QuantityRange, RatioRange
 from kvtune_cache.serving import TTFT_BOUNDS_SECONDS
 
 SMALL_STEP = 1.3
 """Below this factor an experiment's effect is mostly below one sd of its noise (experiments.md 9)."""
 
-_Range = DurationRange | RatioRange | QuantityRange
+_Range = DurationRange | RatioRange | QuantityRange | CountRange
 
 
 def advice(policy: KVCachePolicy) -> tuple[Problem, ...]:
@@ -69,6 +71,17 @@ def _knobs(knobs: Knobs) -> Iterator[Problem]:
             yield Problem(f"{path}.largestStep", text)
         if knob.min == knob.max:
             yield Problem(path, f"min and max are both {knob.min}: nothing to tune")
+    yield from _policies(knobs.eviction_policy)
+
+
+def _policies(asked: PolicyChoices | None) -> Iterator[Problem]:
+    if asked is None:
+        return
+    path = "spec.knobs.evictionPolicy"
+    if len(asked.choices) == 1:
+        yield Problem(path, f"{asked.choices[0]} is the only choice: nothing to tune")
+    if EvictionPolicy.TOKEN_LRU in asked.choices:
+        yield Problem(path, "TokenLRU is plain LRU on engines that give no attention entropy")
 
 
 def _ranges(knobs: Knobs) -> Iterator[tuple[str, _Range]]:
@@ -76,6 +89,7 @@ def _ranges(knobs: Knobs) -> Iterator[tuple[str, _Range]]:
         ("cacheTTL", knobs.cache_ttl),
         ("evictionRatio", knobs.eviction_ratio),
         ("tiers.hostMemory", knobs.tiers.host_memory),
+        ("storeThreshold", knobs.store_threshold),
     )
     for name, knob in named:
         if knob is not None:

@@ -17,7 +17,8 @@ WRITE = {"authorization": f"Bearer {TOKEN}"}
 
 def cache_config(ttl: str = "30s", ratio: float = 0.3, host: str = "57Gi") -> CacheConfig:
     """A complete configuration; the demo's poor start by default."""
-    return parse(CacheConfig, {"cacheTTL": ttl, "evictionRatio": ratio, "tiers": {"hostMemory": host}})
+    plain = {"cacheTTL": ttl, "evictionRatio": ratio, "tiers": {"hostMemory": host}}
+    return parse(CacheConfig, plain | {"evictionPolicy": "LRU", "storeThreshold": 1})
 
 
 START = cache_config()

@@ -7,6 +7,7 @@ import pytest
 
 from kvtune_agent.agent import Agent
 from kvtune_api.codec import parse_json
+from kvtune_api.knobs import Knob
 from kvtune_api.wire import Report
 from tests.agent.fake_clock import ORIGIN
 from tests.agent.http_calls import T, refusal_of, requests, turns_until_busy
@@ -19,7 +20,7 @@ async def test_a_report_holds_what_a_control_plane_asks(client: httpx.AsyncClien
     report = parse_json(Report, (await client.get("/v1/report")).content)
 
     assert (report.agent, report.engine, report.clock) == ("a1", "replay", ORIGIN)
-    assert [support.knob for support in report.supports] == ["cacheTTL", "evictionRatio", "tiers.hostMemory"]
+    assert [support.knob for support in report.supports] == list(Knob)
     assert report.geometry is not None
     assert report.counters is not None
     assert (report.counters.at, report.counters.requests, report.missing) == (T + 5, 10, None)

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_agent.apply import AlreadyThere, Applied, Fence, Held, Refused, Stale, decide, lapsed, running
+from kvtune_agent.apply import (
+    AlreadyThere,
+    Applied,
+    Fence,
+    Held,
+    Refused,
+    Stale,
+    decide,
+    lapsed,
+    running,
+    whole,
+)
 from kvtune_api.knobs import CacheConfig, Knob, point
 from kvtune_api.wire import KnobSupport, Push, Role
 from tests.agent.samples import BETTER, START, cache_config, push, push_body
@@ -45,7 +56,7 @@ def test_accepted(held: Held, one: Push) -> None:
     assert isinstance(decision, Applied)
     assert decision.held.fence.token == one.token
     assert decision.held.fence.generation == one.generation
-    assert decision.held.config == one.config
+    assert decision.held.config == whole(one.config, START)
 
 
 REFUSED: dict[str, tuple[Held, Push, Stale, str]] = {

@@ -1,5 +1,6 @@
 """The incumbent's file: survives, is replaced whole, and is never guessed at."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,19 @@ def test_the_incumbent_and_the_fence_come_back_and_the_candidate_does_not(state:
     loaded = state.load()
 
     assert loaded is not None
-    assert restored(loaded) == Held(incumbent=START, fence=FENCE)
+    assert restored(loaded, BETTER) == Held(incumbent=START, fence=FENCE)
+
+
+def test_a_file_of_a_version_that_lacked_a_knob_gets_it_from_the_start_configuration(
+    state: StateDir,
+) -> None:
+    older = replace(START, eviction_policy=None, store_threshold=None)
+    state.save(kept(Held(incumbent=older)))
+
+    loaded = state.load()
+
+    assert loaded is not None
+    assert restored(loaded, BETTER).incumbent == START
 
 
 def test_a_save_leaves_no_other_file_behind(state: StateDir) -> None:

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from kvtune_api.codec import dump, parse
 from kvtune_api.errors import SpecError
-from kvtune_api.knobs import CacheConfig, Knob, config, point, rounded, written
+from kvtune_api.knobs import (
+    CacheConfig,
+    EvictionPolicy,
+    Knob,
+    config,
+    number_of,
+    point,
+    rounded,
+    written,
+)
 
 POINTS = st.fixed_dictionaries(
     {},
@@ -14,6 +23,8 @@ POINTS = st.fixed_dictionaries(
         Knob.CACHE_TTL: st.floats(0.1, 1e6),
         Knob.EVICTION_RATIO: st.floats(0.001, 1.0),
         Knob.HOST_MEMORY: st.floats(2**20, 2**45),
+        Knob.EVICTION_POLICY: st.sampled_from(EvictionPolicy).map(number_of),
+        Knob.STORE_THRESHOLD: st.integers(1, 100).map(float),
     },
 )
 
@@ -46,6 +57,9 @@ def test_every_knob_is_in_the_configuration_under_its_path(knob: Knob) -> None:
         ({"tiers": {"hostMemory": "0"}}, "tiers.hostMemory"),
         ({"tiers": {"disk": "1Gi"}}, "tiers.disk"),
         ({"ttl": "1s"}, "ttl"),
+        ({"evictionPolicy": "MRU"}, "evictionPolicy"),
+        ({"storeThreshold": 0}, "storeThreshold"),
+        ({"storeThreshold": 1.5}, "storeThreshold"),
     ],
 )
 def test_a_wrong_knob_is_named(data: dict[str, object], path: str) -> None:
@@ -58,3 +72,11 @@ def test_values_are_written_as_users_write_them() -> None:
     assert written(Knob.CACHE_TTL, 420.0) == "420s"
     assert written(Knob.EVICTION_RATIO, 0.1) == "0.1"
     assert written(Knob.HOST_MEMORY, 57 * 2.0**30) == "57Gi"
+    assert written(Knob.EVICTION_POLICY, number_of(EvictionPolicy.ARC)) == "ARC"
+    assert written(Knob.STORE_THRESHOLD, 2.0) == "2"
+
+
+def test_a_configuration_without_the_newer_knobs_is_written_as_before_there_were_any() -> None:
+    older = {"cacheTTL": "30s", "evictionRatio": 0.3, "tiers": {"hostMemory": "57Gi"}}
+
+    assert dump(parse(CacheConfig, older)) == older

@@ -59,7 +59,8 @@ TEN_WRONG_POLICIES = {
     ),
     "no knob to tune": (
         GOOD.partition("    cacheTTL")[0].replace("  knobs:\n", "  knobs: {}\n"),
-        "line 8: spec.knobs: at least one knob is needed: cacheTTL, evictionRatio or tiers.hostMemory",
+        "line 8: spec.knobs: at least one knob is needed: cacheTTL, evictionRatio, tiers.hostMemory,"
+        " evictionPolicy or storeThreshold",
     ),
     "a mode that does not exist": (
         GOOD + "  mode: Turbo\n",

@@ -8,15 +8,17 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from kvtune_api.knobs import CacheConfig, Knob, config
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, config, number_of
 from kvtune_api.names import Outcome, OutcomeReason
-from kvtune_api.policy import Knobs, Objective, PolicySpec, Prices, Strategy, Targets, TierKnobs, TTFTTarget
-from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
+from kvtune_api.policy import Objective, PolicySpec, Prices, Strategy, Targets, TTFTTarget
+from kvtune_api.policy_knobs import Knobs, TierKnobs
+from kvtune_api.ranges import CountRange, DurationRange, PolicyChoices, QuantityRange, RatioRange
 from kvtune_api.status import Trial
 from kvtune_api.units import Duration, Quantity
 from kvtune_api.wire import Geometry, KnobSupport, Load, Report, ReuseAges, Role, Running
+from kvtune_tuner.box import step_box
 from kvtune_tuner.proposal import Request
-from kvtune_tuner.space import space_of, step_box
+from kvtune_tuner.space import space_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GIB = 2**30
@@ -37,18 +39,31 @@ ENDINGS: dict[str, tuple[Outcome, OutcomeReason]] = {
 }
 
 
-def made(ttl_s: float | None = 30, ratio: float | None = 0.3, host_gib: float | None = 57) -> CacheConfig:
+NUMERIC = (Knob.CACHE_TTL, Knob.EVICTION_RATIO, Knob.HOST_MEMORY)
+"""The knobs of the chat example that the reuse model knows."""
+
+CHOICES = (EvictionPolicy.LRU, EvictionPolicy.REUSE_AWARE, EvictionPolicy.ARC)
+"""Policies in the order in which they are tried."""
+
+
+def made(
+    ttl_s: float | None = 30,
+    ratio: float | None = 0.3,
+    host_gib: float | None = 57,
+    policy: EvictionPolicy | None = None,
+) -> CacheConfig:
     """Write a configuration; None leaves a knob unset."""
     values = {
         Knob.CACHE_TTL: ttl_s,
         Knob.EVICTION_RATIO: ratio,
         Knob.HOST_MEMORY: None if host_gib is None else host_gib * GIB,
+        Knob.EVICTION_POLICY: None if policy is None else number_of(policy),
     }
     return config({knob: value for knob, value in values.items() if value is not None})
 
 
-def knobs_of(*, step: float = 4.0, only: Sequence[Knob] = tuple(Knob)) -> Knobs:
-    """Give the knobs of the chat example."""
+def knobs_of(*, step: float = 4.0, only: Sequence[Knob] = NUMERIC) -> Knobs:
+    """Give the knobs of the chat example, by default without the eviction policy and the threshold."""
     ttl = DurationRange(min=Duration("30s"), max=Duration("600s"), start=Duration("30s"), largest_step=step)
     ratio = RatioRange(min=0.05, max=0.3, start=0.3, largest_step=step)
     host = QuantityRange(
@@ -58,6 +73,8 @@ def knobs_of(*, step: float = 4.0, only: Sequence[Knob] = tuple(Knob)) -> Knobs:
         cache_ttl=ttl if Knob.CACHE_TTL in only else None,
         eviction_ratio=ratio if Knob.EVICTION_RATIO in only else None,
         tiers=TierKnobs(host_memory=host if Knob.HOST_MEMORY in only else None),
+        eviction_policy=PolicyChoices(choices=CHOICES) if Knob.EVICTION_POLICY in only else None,
+        store_threshold=CountRange(min=1, max=4) if Knob.STORE_THRESHOLD in only else None,
     )
 
 
@@ -191,12 +208,14 @@ def _between(low: float, high: float) -> st.SearchStrategy[tuple[float, float, f
 
 @st.composite
 def policies(draw: st.DrawFn) -> tuple[PolicySpec, CacheConfig]:
-    """Draw a policy with one to three knobs, and an incumbent within its bounds."""
+    """Draw a policy with some of the knobs, and an incumbent within its bounds."""
     only = draw(st.sets(st.sampled_from(Knob), min_size=1))
     step = st.floats(1.01, 64)
     ttl = [f"{round(x * 1000)}ms" for x in draw(_between(0.05, 4000))]
     ratio = draw(_between(0.001, 1))
     host = [f"{round(x)}" for x in draw(_between(1, 2**41))]
+    names = draw(st.lists(st.sampled_from(EvictionPolicy), min_size=1, unique=True))
+    count = [round(x) for x in draw(_between(1, 100))]
     spec = policy(
         Knobs(
             cache_ttl=DurationRange(min=Duration(ttl[0]), max=Duration(ttl[2]), largest_step=draw(step))
@@ -212,6 +231,10 @@ def policies(draw: st.DrawFn) -> tuple[PolicySpec, CacheConfig]:
                 if Knob.HOST_MEMORY in only
                 else None
             ),
+            eviction_policy=PolicyChoices(choices=tuple(names)) if Knob.EVICTION_POLICY in only else None,
+            store_threshold=CountRange(min=count[0], max=count[2], largest_step=draw(step))
+            if Knob.STORE_THRESHOLD in only
+            else None,
         ),
         strategy=draw(st.sampled_from(Strategy)),
         prices=Prices(
@@ -221,6 +244,8 @@ def policies(draw: st.DrawFn) -> tuple[PolicySpec, CacheConfig]:
     incumbent = CacheConfig(
         cache_ttl=Duration(ttl[1]) if Knob.CACHE_TTL in only else None,
         eviction_ratio=ratio[1] if Knob.EVICTION_RATIO in only else None,
+        eviction_policy=names[0] if Knob.EVICTION_POLICY in only else None,
+        store_threshold=count[1] if Knob.STORE_THRESHOLD in only else None,
     )
     if Knob.HOST_MEMORY in only:
         incumbent = replace(incumbent, tiers=replace(incumbent.tiers, host_memory=Quantity(host[1])))

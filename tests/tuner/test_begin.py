@@ -6,7 +6,8 @@ import pytest
 
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import ConditionType, Phase, Reason
-from kvtune_api.policy import Knobs, Mode
+from kvtune_api.policy import Mode
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange
 from kvtune_api.status import Noise, PolicyStatus, Truth
 from kvtune_api.units import Duration

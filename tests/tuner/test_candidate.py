@@ -8,16 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import Knobs, PolicySpec, Prices, Strategy
+from kvtune_api.policy import PolicySpec, Prices, Strategy
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange
 from kvtune_api.status import Trial
 from kvtune_api.units import Duration
 from kvtune_api.wire import ReuseAges
+from kvtune_tuner.box import step_box
 from kvtune_tuner.candidate import CLEARLY_WORSE, OPTUNA_LOSSES, next_candidate
 from kvtune_tuner.configs import same_config
 from kvtune_tuner.denylist import denied
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
-from kvtune_tuner.space import step_box
 from tests.tuner.proposal_cases import (
     NOW,
     chat_report,

@@ -6,7 +6,8 @@ import pytest
 
 from kvtune_api.knobs import CacheConfig, Knob, point
 from kvtune_api.names import ConditionType, Phase, Reason
-from kvtune_api.policy import Knobs, Mode, Strategy
+from kvtune_api.policy import Mode, Strategy
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange, RatioRange
 from kvtune_api.status import Truth
 from kvtune_api.units import Duration

@@ -6,7 +6,8 @@ import pytest
 
 from kvtune_api.knobs import Knob
 from kvtune_api.names import ConditionType, Reason
-from kvtune_api.policy import HitRateTarget, Knobs, Mode, Targets, TTFTTarget
+from kvtune_api.policy import HitRateTarget, Mode, Targets, TTFTTarget
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange
 from kvtune_api.status import Met, Truth
 from kvtune_api.units import Duration

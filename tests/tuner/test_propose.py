@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.policy import Knobs, PolicySpec, Strategy
+from kvtune_api.policy import PolicySpec, Strategy
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange
 from kvtune_api.status import TRIALS_KEPT, Trial
 from kvtune_api.units import Duration
+from kvtune_tuner.box import step_box
 from kvtune_tuner.configs import same_config
 from kvtune_tuner.denylist import denied, near
 from kvtune_tuner.proposal import Candidate, NothingToTry
 from kvtune_tuner.propose import QUESTIONS, SAFETY, ask, propose_by_optuna, quiet, study_of
-from kvtune_tuner.space import space_of, step_box
+from kvtune_tuner.space import space_of
 from tests.tuner.proposal_cases import ENDINGS, histories, knobs_of, made, policy, request, trial
 
 SPACE = space_of(policy(), frozenset(Knob))

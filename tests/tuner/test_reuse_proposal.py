@@ -9,11 +9,11 @@ import pytest
 
 from kvtune_api.knobs import CacheConfig, Knob
 from kvtune_api.policy import Strategy
+from kvtune_tuner.box import step_box
 from kvtune_tuner.configs import distance
 from kvtune_tuner.proposal import Candidate, NothingToTry
 from kvtune_tuner.reuse_model import Prediction, Reuse, pool, predict
 from kvtune_tuner.reuse_proposal import propose_by_reuse
-from kvtune_tuner.space import step_box
 from tests.tuner.proposal_cases import (
     CHAT_PRICES,
     NOW,

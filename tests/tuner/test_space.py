@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_api.knobs import CacheConfig, Knob, Tiers, point
-from kvtune_api.policy import Knobs, PolicySpec
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, Tiers, number_of, point
+from kvtune_api.policy import PolicySpec
+from kvtune_api.policy_knobs import Knobs
 from kvtune_api.ranges import DurationRange, RatioRange
 from kvtune_api.units import Duration, Quantity
-from kvtune_tuner.space import Box, NoStart, Space, grid, live_knobs, space_of, start, step_box
-from tests.tuner.proposal_cases import GIB, knobs_of, made, policies, policy, report
+from kvtune_tuner.box import Box, grid, step_box
+from kvtune_tuner.space import NoStart, Space, live_knobs, space_of, start
+from tests.tuner.proposal_cases import CHOICES, GIB, knobs_of, made, policies, policy, report
 
 ALL = frozenset(Knob)
 
@@ -131,21 +133,48 @@ def test_a_grid_is_log_spaced_and_has_the_incumbent() -> None:
 def _check_inside(space: Space, incumbent: CacheConfig, config: CacheConfig, factor: float) -> None:
     values, was = point(config), point(incumbent)
     assert space.inside(values)
-    for axis in space.axes:
+    for axis in (axis for axis in space.axes if not axis.choices):
         step = max(values[axis.knob] / was[axis.knob], was[axis.knob] / values[axis.knob])
         assert step <= min(axis.largest_step, factor) * (1 + 1e-9)
 
 
-@given(policies(), st.lists(st.floats(1e-6, 1e15), min_size=3, max_size=3), st.sampled_from([None, 1.5, 2.0]))
+@given(policies(), st.lists(st.floats(1e-6, 1e15), min_size=5, max_size=5), st.sampled_from([None, 1.5, 2.0]))
 def test_no_point_of_a_box_leaves_bounds_or_steps(
     drawn: tuple[PolicySpec, CacheConfig], wild: list[float], factor: float | None
 ) -> None:
     spec, incumbent = drawn
     space = space_of(spec, ALL)
     box = step_box(space, incumbent, factor)
-    wanted = [dict(zip(Knob, wild, strict=True)), {}, *grid(box, levels=3)]
+    wanted = [dict(zip(Knob, wild, strict=True)), {}, *grid(box, levels=2)]
     for one in wanted:
         config = box.config(one)
         assert box.holds(config)
         assert box.config(point(config)) == config
         _check_inside(space, incumbent, config, factor if factor is not None else math.inf)
+
+
+def test_of_names_every_choice_is_one_step_away_and_none_is_near_another() -> None:
+    spec = policy(knobs_of(only=[Knob.EVICTION_POLICY]))
+    box = step_box(space_of(spec, ALL), CacheConfig(eviction_policy=EvictionPolicy.ARC), 1.5)
+
+    assert [config.eviction_policy for config in map(box.config, grid(box))] == list(CHOICES)
+    assert box.holds(CacheConfig(eviction_policy=EvictionPolicy.LRU))
+    assert not box.holds(CacheConfig(eviction_policy=EvictionPolicy.FIFO))
+    assert box.config({Knob.EVICTION_POLICY: number_of(EvictionPolicy.FIFO)}) == box.incumbent
+
+
+def test_a_threshold_moves_by_whole_numbers_within_its_largest_step() -> None:
+    spec = policy(knobs_of(only=[Knob.STORE_THRESHOLD]))
+    box = step_box(space_of(spec, ALL), CacheConfig(store_threshold=2))
+
+    assert sorted({p[Knob.STORE_THRESHOLD] for p in grid(box)}) == [1, 2, 3, 4]
+
+
+def test_agents_that_run_different_policies_are_no_start_and_the_choices_are_named() -> None:
+    spec = policy(knobs_of(only=[Knob.EVICTION_POLICY]))
+    lru, fifo = (CacheConfig(eviction_policy=p) for p in (EvictionPolicy.LRU, EvictionPolicy.FIFO))
+
+    assert _start(spec, lru, lru) == lru
+    assert "agents report different values, LRU and FIFO" in str(_start(spec, lru, fifo))
+    assert "agents report FIFO, outside LRU, ReuseAware, ARC" in str(_start(spec, fifo, fifo))
+    assert "the incumbent's FIFO is outside LRU, ReuseAware, ARC" in str(space_of(spec, ALL).problem(fifo))

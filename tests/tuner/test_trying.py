@@ -12,7 +12,8 @@ from kvtune_api.codec import parse
 from kvtune_api.knobs import CacheConfig, Knob, config, point
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
-from kvtune_tuner.space import space_of, step_box
+from kvtune_tuner.box import step_box
+from kvtune_tuner.space import space_of
 from kvtune_tuner.trying import asked_in_vain, out_of_reach
 from tests.fakes.samples import GIB, cache_config, policy
 

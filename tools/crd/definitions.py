@@ -61,6 +61,12 @@ POLICY_COLUMNS = (
         wide=True,
     ),
     Column(
+        name="Eviction",
+        path=".status.incumbent.evictionPolicy",
+        meaning="The incumbent's eviction policy.",
+        wide=True,
+    ),
+    Column(
         name="Power",
         kind="number",
         path=".status.power",
@@ -109,6 +115,12 @@ EXPERIMENT_COLUMNS = (
     ),
     Column(
         name="Host", path=".spec.candidate.tiers.hostMemory", meaning="The candidate's host size.", wide=True
+    ),
+    Column(
+        name="Eviction",
+        path=".spec.candidate.evictionPolicy",
+        meaning="The candidate's eviction policy.",
+        wide=True,
     ),
     Column(name="Strategy", path=".spec.strategy", meaning="Who proposed the candidate.", wide=True),
     Column(name="Why", path=".spec.why", meaning="Why it was proposed.", wide=True),

@@ -1,23 +1,26 @@
 """Choose who names the next candidate. Called by plan when a policy rests; the experiment decides.
 
-Strategy Auto asks the reuse model first, each time; when that has nothing to say the ladder; then Optuna,
-until eight of its candidates in a row have lost within 24 h. In Auto a candidate of the ladder or of Optuna
-that the model predicts to be clearly worse is passed over: users should not be exposed to it only to learn
-what is known (docs/adr/0003). Whoever proposes, the model's prediction is kept beside the measurement. Pure.
+Strategy Auto asks the reuse model first, each time; when that has nothing to say other eviction policies are
+tried, then the ladder; then Optuna, until eight of its candidates in a row have lost within 24 h. In Auto a
+candidate of the ladder or of Optuna that the model predicts to be clearly worse is passed over: users should
+not be exposed to it only to learn what is known (docs/adr/0003). Whoever proposes, the model's prediction is
+kept beside the measurement; across eviction policies and store thresholds it has none. Pure.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kvtune_api.knobs import CacheConfig
+from kvtune_api.knobs import CacheConfig, point
 from kvtune_api.policy import Prices, Strategy
 from kvtune_api.wire import Report
+from kvtune_tuner.configs import with_values
 from kvtune_tuner.denylist import losses_in_a_row
 from kvtune_tuner.ladder import propose_by_ladder
+from kvtune_tuner.other_policy import propose_by_switch
 from kvtune_tuner.proportional import propose_by_rule
 from kvtune_tuner.proposal import MEMORY_OF_LOSSES, Candidate, NotAvailable, NothingToTry, Request
 from kvtune_tuner.propose import propose_by_optuna
-from kvtune_tuner.reuse_model import pool, predict
+from kvtune_tuner.reuse_model import MODELLED, comparable, pool, predict
 from kvtune_tuner.reuse_proposal import propose_by_reuse
 
 OPTUNA_LOSSES = 8
@@ -46,7 +49,7 @@ def with_prediction(
     candidate: Candidate, reports: Sequence[Report], prices: Prices, incumbent: CacheConfig
 ) -> Candidate:
     """The candidate with the reuse model's prediction, where it has none and the model has one."""
-    if candidate.predicted_gain is not None:
+    if candidate.predicted_gain is not None or not comparable(incumbent, candidate.config):
         return candidate
     reuse = pool(reports)
     if isinstance(reuse, NotAvailable):
@@ -77,8 +80,17 @@ def _by_strategy(request: Request) -> Candidate | NothingToTry:
 
 
 def _auto(request: Request) -> Candidate | NothingToTry:
-    refusals: list[NothingToTry | NotAvailable] = []
-    for propose in (propose_by_reuse, _ladder_worth_it, _optuna_worth_it):
+    """Ask one proposer after the other.
+
+    Where the model has said all that it can, other policies are what it knows nothing of; where it is not
+    there, they wait for the ladder's turn.
+    """
+    answer: Candidate | NothingToTry | NotAvailable = propose_by_reuse(request)
+    if isinstance(answer, Candidate):
+        return answer
+    refusals = [answer]
+    rest = (_ladder_worth_it, _optuna_worth_it)
+    for propose in rest if isinstance(answer, NotAvailable) else (propose_by_switch, *rest):
         answer = propose(request)
         if isinstance(answer, Candidate):
             return answer
@@ -90,8 +102,13 @@ def _auto(request: Request) -> Candidate | NothingToTry:
 
 
 def _clearly_worse(request: Request, candidate: Candidate) -> float | None:
-    """The predicted loss of a candidate that is not worth an exposure; None for one that is."""
-    gain = _predicted(request, candidate).predicted_gain
+    """The predicted loss of a candidate that is not worth an exposure; None for one that is.
+
+    Of one with another policy or threshold that is judged which the model knows: its other knobs.
+    """
+    known = {knob: value for knob, value in point(candidate.config).items() if knob in MODELLED}
+    judged = replace(candidate, config=with_values(request.incumbent, known), predicted_gain=None)
+    gain = _predicted(request, judged).predicted_gain
     return gain if gain is not None and gain < CLEARLY_WORSE else None
 
 

@@ -17,13 +17,19 @@ def same_value(a: float, b: float) -> bool:
 
 
 def distance(a: CacheConfig, b: CacheConfig) -> dict[Knob, float]:
-    """Give |ln(a / b)| per knob that either sets; infinity where only one of them does."""
+    """Give |ln(a / b)| per knob that either sets; infinity where only one of them does, or two names."""
     left, right = knobs.point(a), knobs.point(b)
     return {
-        knob: abs(math.log(left[knob] / right[knob])) if knob in left and knob in right else math.inf
+        knob: _apart(knob, left[knob], right[knob]) if knob in left and knob in right else math.inf
         for knob in Knob
         if knob in left or knob in right
     }
+
+
+def _apart(knob: Knob, a: float, b: float) -> float:
+    if knob in knobs.CHOSEN:
+        return 0.0 if a == b else math.inf
+    return abs(math.log(a / b))
 
 
 def same_config(a: CacheConfig, b: CacheConfig) -> bool:
@@ -63,3 +69,7 @@ def with_knob(config: CacheConfig, knob: Knob, source: CacheConfig) -> CacheConf
             return replace(config, eviction_ratio=source.eviction_ratio)
         case Knob.HOST_MEMORY:
             return replace(config, tiers=replace(config.tiers, host_memory=source.tiers.host_memory))
+        case Knob.EVICTION_POLICY:
+            return replace(config, eviction_policy=source.eviction_policy)
+        case Knob.STORE_THRESHOLD:
+            return replace(config, store_threshold=source.store_threshold)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from kvtune_api.experiment import GuardrailPlan
 from kvtune_api.experiment_settings import ExperimentSettings, Margins
-from kvtune_api.knobs import CacheConfig, Knob, point
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, point
 from kvtune_api.status import Noise, Pair
 from kvtune_tuner.assign import AgentLoad, Pairing, choose_pairs, match_pairs
 from kvtune_tuner.draft import Draft
@@ -169,6 +169,7 @@ def _fill(config: CacheConfig, insert: float | None) -> ArmFill:
         ttl_s=values.get(Knob.CACHE_TTL, math.inf),
         capacity_bytes=values.get(Knob.HOST_MEMORY, math.inf),
         insert_bytes_per_s=insert,
+        recency=config.eviction_policy in (None, EvictionPolicy.LRU, EvictionPolicy.FIFO),
     )
 
 

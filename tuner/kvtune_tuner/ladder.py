@@ -1,4 +1,4 @@
-"""Climb toward more reuse: all knobs together while that wins, then each knob alone, both ways.
+"""Climb toward more reuse: all knobs together while that wins, then other policies, then each knob alone.
 
 Called by candidate.py where the reuse model has nothing to say (experiments.md 10). The position on the
 ladder is read from the ended experiments alone, so a restarted control plane climbs on from there. Pure.
@@ -12,18 +12,25 @@ from kvtune_api.knobs import CacheConfig, Knob
 from kvtune_api.names import Outcome
 from kvtune_api.policy import PolicySpec, Prices, Strategy
 from kvtune_api.status import Trial
+from kvtune_tuner.box import step_box
 from kvtune_tuner.configs import same_config, steps_written
 from kvtune_tuner.denylist import current, denied, lost
+from kvtune_tuner.other_policy import propose_by_switch
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request
-from kvtune_tuner.space import Space, step_box
+from kvtune_tuner.space import Space
 
 SINGLE_MAX_PAIRS = 12
 """Deltas after which a single knob's experiment gives up (experiments.md 10)."""
 
-_TOWARD_REUSE = {Knob.CACHE_TTL: +1, Knob.EVICTION_RATIO: -1, Knob.HOST_MEMORY: +1}
-"""Which way each knob keeps blocks longer."""
+_TOWARD_REUSE = {
+    Knob.CACHE_TTL: +1,
+    Knob.EVICTION_RATIO: -1,
+    Knob.HOST_MEMORY: +1,
+    Knob.STORE_THRESHOLD: -1,
+}
+"""Which way each knob keeps more blocks, or keeps them longer. An eviction policy has no such way."""
 
-_ORDER = (Knob.HOST_MEMORY, Knob.EVICTION_RATIO, Knob.CACHE_TTL)
+_ORDER = (Knob.HOST_MEMORY, Knob.EVICTION_RATIO, Knob.CACHE_TTL, Knob.STORE_THRESHOLD)
 """The tier first: it holds most of the price and of the effect (experiments.md 9)."""
 
 
@@ -43,27 +50,49 @@ class Move:
 
 def propose_by_ladder(request: Request) -> Candidate | NothingToTry:
     """Name the next rung under this incumbent that has not lost."""
-    space, incumbent = request.space, request.incumbent
-    problem = space.problem(incumbent)
+    incumbent = request.incumbent
+    problem = request.space.problem(incumbent)
     if problem is not None:
         return NothingToTry(reason=problem)
-    deny = denied(request.trials, incumbent)
-    for move in _moves(request):
-        config = move.applied(space, incumbent)
-        if not same_config(config, incumbent) and deny.reason(config) is None:
-            return _candidate(request, move, config)
+    found = _first(request, _all_together(request))
+    if found is not None:
+        return found
+    switch = propose_by_switch(request)
+    if isinstance(switch, Candidate):
+        return switch
+    found = _first(request, _one_by_one(request))
+    if found is not None:
+        return found
+    count = len(denied(request.trials, incumbent).entries)
     return NothingToTry(
-        reason="ladder: no step is left, of all knobs or of one"
-        f" ({len(deny.entries)} configurations are denied)"
+        reason=f"ladder: no step is left, of all knobs or of one ({count} configurations are denied)"
     )
 
 
-def _moves(request: Request) -> Iterator[Move]:
-    """List the rungs: together until that has lost, the last winner again, then all single moves."""
-    trials = [trial for trial in current(request.trials) if trial.strategy == Strategy.LADDER]
-    together = _together(request.space)
-    if not any(lost(trial) and _is(together, trial, request.space) for trial in trials):
-        yield together
+def _first(request: Request, moves: Iterator[Move]) -> Candidate | None:
+    """Name the first move that goes anywhere and has not lost under this incumbent."""
+    deny = denied(request.trials, request.incumbent)
+    for move in moves:
+        config = move.applied(request.space, request.incumbent)
+        if not same_config(config, request.incumbent) and deny.reason(config) is None:
+            return _candidate(request, move, config)
+    return None
+
+
+def _rungs_tried(request: Request) -> list[Trial]:
+    return [trial for trial in current(request.trials) if trial.strategy == Strategy.LADDER]
+
+
+def _all_together(request: Request) -> Iterator[Move]:
+    """Give the move of all knobs until it has lost."""
+    move = _together(request.space)
+    if not any(lost(trial) and _is(move, trial, request.space) for trial in _rungs_tried(request)):
+        yield move
+
+
+def _one_by_one(request: Request) -> Iterator[Move]:
+    """List the single moves, the last winner again before all others."""
+    trials = _rungs_tried(request)
     singles = _singles(request.space, request.spec.objective.prices)
     if trials and trials[-1].outcome is Outcome.PROMOTED:
         yield from (move for move in singles if _is(move, trials[-1], request.space))
@@ -71,7 +100,7 @@ def _moves(request: Request) -> Iterator[Move]:
 
 
 def _together(space: Space) -> Move:
-    return Move(ways={knob: _TOWARD_REUSE[knob] for knob in space.knobs})
+    return Move(ways={knob: _TOWARD_REUSE[knob] for knob in space.knobs if knob in _TOWARD_REUSE})
 
 
 def _singles(space: Space, prices: Prices) -> tuple[Move, ...]:
@@ -82,7 +111,7 @@ def _singles(space: Space, prices: Prices) -> tuple[Move, ...]:
     if prices.eviction_pass > 0:
         cheaper[Knob.EVICTION_RATIO] = +1
     if prices.bytes_down > 0:
-        cheaper[Knob.CACHE_TTL] = +1
+        cheaper |= {Knob.CACHE_TTL: +1, Knob.STORE_THRESHOLD: +1}
     ordered = sorted((k for k in _ORDER if k in space.knobs), key=lambda knob: knob not in cheaper)
     first = {knob: cheaper.get(knob, _TOWARD_REUSE[knob]) for knob in ordered}
     return tuple(Move(ways={knob: way}) for knob in ordered for way in (first[knob], -first[knob]))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from kvtune_api import knobs
 from kvtune_api.knobs import CacheConfig, Knob
 from kvtune_api.policy import Strategy, Targets
+from kvtune_tuner.box import step_box
 from kvtune_tuner.configs import same_config, steps_written, with_values
 from kvtune_tuner.denylist import denied
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request, Service
-from kvtune_tuner.space import Axis, Space, step_box
+from kvtune_tuner.space import Axis, Space
 
 ARTICLE_HIT_RATE = 0.78
 """The article's target, where the policy has none."""

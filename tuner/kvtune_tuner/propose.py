@@ -29,10 +29,11 @@ from kvtune_api.knobs import CacheConfig, Knob
 from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_api.policy import Strategy
 from kvtune_api.status import TRIALS_KEPT, Trial
+from kvtune_tuner.box import step_box
 from kvtune_tuner.configs import same_config, steps_written
 from kvtune_tuner.denylist import Denied, current, denied, lost
 from kvtune_tuner.proposal import Candidate, NothingToTry, Request
-from kvtune_tuner.space import Axis, Space, step_box
+from kvtune_tuner.space import Axis, Space
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -181,14 +182,19 @@ def _seed(request: Request) -> int:
 
 
 def _free(space: Space) -> tuple[Axis, ...]:
-    return tuple(axis for axis in space.axes if axis.low < axis.high)
+    return tuple(axis for axis in space.axes if axis.movable)
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Give a log-uniform distribution for each knob that has room."""
-    from optuna.distributions import FloatDistribution
+    """Give a log-uniform distribution for each knob that has room, and the choices of one that has names."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    return {str(axis.knob): FloatDistribution(axis.low, axis.high, log=True) for axis in _free(space)}
+    return {
+        str(axis.knob): CategoricalDistribution(axis.choices)
+        if axis.choices
+        else FloatDistribution(axis.low, axis.high, log=True)
+        for axis in _free(space)
+    }
 
 
 def _without_data(trials: Sequence[Trial]) -> tuple[Denied, ...]:

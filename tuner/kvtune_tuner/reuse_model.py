@@ -15,7 +15,9 @@ With N touches in s seconds and F(a) = re-touches with age <= a / N (experiments
     objective = hit - .01 x (memory x GiB host + pass x passes/min + down x GiB down/min)
 
 The prediction is raw: it is never corrected by a measurement, because it is shown beside it. It knows nothing
-of a request's partial last block, pinning, or a load that changes. Pure.
+of a request's partial last block, pinning, or a load that changes. It predicts nothing across eviction
+policies or store thresholds (`MODELLED`): under any policy it answers as if blocks left in order of their
+last touch, and proposes TTLs and sizes by that. Pure.
 """
 
 from collections.abc import Sequence
@@ -35,6 +37,9 @@ from kvtune_tuner.workload import LEAST_TOUCHES
 Floats = NDArray[np.float64]
 
 GIB = 2**30
+
+MODELLED = (Knob.CACHE_TTL, Knob.EVICTION_RATIO, Knob.HOST_MEMORY)
+"""The knobs that the model knows; of two configurations that differ in another one it predicts no gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,7 @@ def predict(reuse: Reuse, prices: Prices, config: CacheConfig) -> Prediction | N
 
 
 def predict_many(reuse: Reuse, prices: Prices, points: dict[Knob, Floats]) -> Predictions:
-    """Predict many configurations; `points` has every knob, as arrays of one shape in base units."""
+    """Predict many configurations; `points` has every knob of `MODELLED`, as arrays of one shape."""
     ttl, ratio, host_bytes = points[Knob.CACHE_TTL], points[Knob.EVICTION_RATIO], points[Knob.HOST_MEMORY]
     capacity = np.floor(host_bytes / reuse.geometry.block_bytes)
     age_full = reuse.age_held(capacity * (1.0 - ratio / 2.0))
@@ -167,12 +172,18 @@ def predict_many(reuse: Reuse, prices: Prices, points: dict[Knob, Floats]) -> Pr
 
 
 def completed(reuse: Reuse, config: CacheConfig) -> dict[Knob, float] | NotAvailable:
-    """Give every knob of a configuration, with what all agents run where it sets none."""
+    """Give every modelled knob of a configuration, with what all agents run where it sets none."""
     point = {**reuse.others, **knobs.point(config)}
-    for knob in Knob:
+    for knob in MODELLED:
         if knob not in point:
             return NotAvailable(reason=f"{knob}: not set, and agents report no common value")
-    return point
+    return {knob: point[knob] for knob in MODELLED}
+
+
+def comparable(a: CacheConfig, b: CacheConfig) -> bool:
+    """Say whether the model may predict the difference of two configurations."""
+    left, right = ({k: v for k, v in knobs.point(c).items() if k not in MODELLED} for c in (a, b))
+    return left == right
 
 
 def _reuse(ages: ReuseAges, geometry: Geometry, *, agents: int, others: Point) -> Reuse | NotAvailable:

@@ -10,22 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvtune_api.knobs import CacheConfig, Knob
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob
 from kvtune_api.policy import Prices, Strategy
+from kvtune_tuner.box import GRID_LEVELS, Box, Side, step_box
 from kvtune_tuner.configs import same_config, steps_written
 from kvtune_tuner.denylist import DenyList, denied, losses_in_a_row
 from kvtune_tuner.proposal import MEMORY_OF_LOSSES, Candidate, NotAvailable, NothingToTry, Request
 from kvtune_tuner.reuse_model import (
+    MODELLED,
     Floats,
     Prediction,
     Predictions,
     Reuse,
+    comparable,
     completed,
     pool,
     predict,
     predict_many,
 )
-from kvtune_tuner.space import GRID_LEVELS, Box, step_box
 
 LEAST_GAIN = 0.005
 LEAST_GAIN_IN_NOISE = 0.2
@@ -54,6 +56,8 @@ def propose_by_reuse(request: Request) -> Candidate | NothingToTry | NotAvailabl
     problem = request.space.problem(request.incumbent)
     if problem is not None:
         return NothingToTry(reason=problem)
+    if not any(axis.knob in MODELLED for axis in request.space.axes):
+        return NotAvailable(reason="reuse model: no knob that it knows is tuned")
     reuse = pool(request.reports)
     if isinstance(reuse, NotAvailable):
         return reuse
@@ -70,7 +74,8 @@ def propose_by_reuse(request: Request) -> Candidate | NothingToTry | NotAvailabl
 
 
 def _losses_allowed(request: Request) -> int:
-    wide = any(axis.largest_step > STEP_AFTER_LOSS for axis in request.space.axes)
+    modelled = (axis for axis in request.space.axes if axis.knob in MODELLED)
+    wide = any(axis.largest_step > STEP_AFTER_LOSS for axis in modelled)
     return LOSSES_AT_STEP + int(wide)
 
 
@@ -80,12 +85,12 @@ def _best(request: Request, reuse: Reuse, base: Prediction, box: Box) -> Candida
     scored = _scored(reuse, prices, box)
     gains = scored.many.objective - base.objective
     deny = denied(request.trials, request.incumbent)
-    alike = _like_losers(reuse, prices, scored, deny)
+    alike = _like_losers(reuse, prices, scored, box, deny)
     least = max(LEAST_GAIN, LEAST_GAIN_IN_NOISE * (request.noise or 0.0))
     for i in _best_first(box, scored, gains):
         if not gains[i] >= least:
             break
-        config = box.config({side.knob: float(scored.points[side.knob][i]) for side in box.sides})
+        config = box.config({side.knob: float(scored.points[side.knob][i]) for side in _sides(box)})
         new = not same_config(config, request.incumbent)
         if new and not alike[i] and deny.reason(config) is None:
             return _candidate(request, reuse, config, base)
@@ -103,22 +108,31 @@ def _scored(reuse: Reuse, prices: Prices, box: Box) -> _Scored:
     """
     full = completed(reuse, box.incumbent)
     assert not isinstance(full, NotAvailable)  # the caller has predicted the incumbent
-    levels = {side.knob: side.levels(GRID_LEVELS) for side in box.sides}
-    mesh = np.meshgrid(*(levels.get(knob, (full[knob],)) for knob in Knob), indexing="ij")
-    points = {knob: values.ravel() for knob, values in zip(Knob, mesh, strict=True)}
+    levels = {side.knob: side.levels(GRID_LEVELS) for side in _sides(box)}
+    mesh = np.meshgrid(*(levels.get(knob, (full[knob],)) for knob in MODELLED), indexing="ij")
+    points = {knob: values.ravel() for knob, values in zip(MODELLED, mesh, strict=True)}
     return _Scored(points=points, many=predict_many(reuse, prices, points))
+
+
+def _sides(box: Box) -> tuple[Side, ...]:
+    """List the sides that the model knows; of all others the incumbent's value is kept."""
+    return tuple(side for side in box.sides if side.knob in MODELLED)
 
 
 def _best_first(box: Box, scored: _Scored, gains: Floats) -> Iterator[int]:
     """Order points by gain; of those that are predicted equal the one that moves least comes first."""
-    apart = [np.abs(np.log(scored.points[side.knob] / side.current)) for side in box.sides]
+    apart = [np.abs(np.log(scored.points[side.knob] / side.current)) for side in _sides(box)]
     return iter(np.lexsort((np.sum(apart, axis=0), -np.round(gains, 9))).tolist())
 
 
-def _like_losers(reuse: Reuse, prices: Prices, scored: _Scored, deny: DenyList) -> NDArray[np.bool_]:
+def _like_losers(
+    reuse: Reuse, prices: Prices, scored: _Scored, box: Box, deny: DenyList
+) -> NDArray[np.bool_]:
     """Mark the points that are predicted to behave as one that is denied."""
     alike = np.zeros(len(scored.many.objective), dtype=np.bool_)
     for entry in deny.entries:
+        if not comparable(entry.config, box.incumbent):
+            continue
         full = completed(reuse, entry.config)
         then = predict(reuse, prices, entry.config)
         if isinstance(full, NotAvailable) or isinstance(then, NotAvailable):
@@ -139,7 +153,14 @@ def _candidate(request: Request, reuse: Reuse, config: CacheConfig, base: Predic
         strategy=Strategy.REUSE_MODEL,
         why=f"{steps_written(request.incumbent, config)}: from {reuse.touches:.0f} block touches at "
         f"{reuse.agents} agents, predicted hit rate {base.hit_rate:.3f} -> {then.hit_rate:.3f}, "
-        f"objective {base.objective:.3f} -> {then.objective:.3f} ({gain:+.3f})",
+        f"objective {base.objective:.3f} -> {then.objective:.3f} ({gain:+.3f})"
+        f"{_as_recency(config)}",
         predicted_gain=gain,
         predicted_objective=then.objective,
     )
+
+
+def _as_recency(config: CacheConfig) -> str:
+    """Say that the prediction is of another eviction policy, where it is."""
+    policy = config.eviction_policy
+    return "" if policy in (None, EvictionPolicy.LRU) else f", as if {policy} were LRU"

@@ -1,7 +1,6 @@
-"""The space that is searched: knobs with bounds and steps, and boxes around the incumbent that may be tried.
+"""The space that is searched: knobs with bounds and steps, or with choices, and where the search begins.
 
-Called by every proposer and by plan. The law of this module: whatever it returns lies within the policy's
-bounds and, for a box, within the largest step of every knob, also after rounding to the written grid. Pure.
+Called by every proposer and by plan. box.py tells what of it may be tried next. Pure.
 """
 
 import hashlib
@@ -9,31 +8,46 @@ import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import product
 
 from kvtune_api import knobs
 from kvtune_api.errors import Problem
 from kvtune_api.knobs import CacheConfig, Knob, Point, Tiers
 from kvtune_api.policy import PolicySpec
-from kvtune_api.ranges import DurationRange, QuantityRange, RatioRange
+from kvtune_api.ranges import CountRange, DurationRange, PolicyChoices, QuantityRange, RatioRange
 from kvtune_api.wire import Report
-from kvtune_tuner.configs import same_value, with_knob, with_values
+from kvtune_tuner.configs import same_value, with_knob
 
-Range = DurationRange | RatioRange | QuantityRange
-
-GRID_LEVELS = 9
-"""Levels per knob of a grid over a box (experiments.md 10)."""
+Range = DurationRange | RatioRange | QuantityRange | CountRange | PolicyChoices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One knob that is tuned, in base units (seconds, ratio, bytes)."""
+    """One knob that is tuned, in the numbers of a point."""
 
     knob: Knob
     low: float
     high: float
     largest_step: float
     """No experiment changes the knob by more than this factor."""
+
+    choices: tuple[float, ...] = ()
+    """All values that it may have, in the order in which they are tried, where they are names."""
+
+    @property
+    def movable(self) -> bool:
+        """Say whether there is more than one value."""
+        return self.low < self.high
+
+    def holds(self, value: float) -> bool:
+        """Say whether a value is within the bounds, or among the choices."""
+        return value in self.choices if self.choices else self.low <= value <= self.high
+
+    @property
+    def span(self) -> str:
+        """Write the bounds, or the choices."""
+        if self.choices:
+            return ", ".join(knobs.written(self.knob, value) for value in self.choices)
+        return f"{knobs.written(self.knob, self.low)} to {knobs.written(self.knob, self.high)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +66,14 @@ class Space:
     @property
     def digest(self) -> str:
         """Name the space: 16 hex digits that change with any knob, bound or step."""
-        text = ";".join(f"{a.knob}:{a.low!r}:{a.high!r}:{a.largest_step!r}" for a in self.axes)
+        text = ";".join(
+            f"{a.knob}:{a.choices or f'{a.low!r}:{a.high!r}:{a.largest_step!r}'}" for a in self.axes
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def inside(self, point: Point) -> bool:
         """Say whether every knob of the space has a value within its bounds."""
-        return all(axis.knob in point and axis.low <= point[axis.knob] <= axis.high for axis in self.axes)
+        return all(axis.knob in point and axis.holds(point[axis.knob]) for axis in self.axes)
 
     def problem(self, incumbent: CacheConfig) -> str | None:
         """Say why nothing can be proposed around this incumbent, with knob, value and bounds."""
@@ -68,71 +84,10 @@ class Space:
             value = values.get(axis.knob)
             if value is None:
                 return f"{axis.knob}: the incumbent has no value"
-            if not axis.low <= value <= axis.high:
+            if not axis.holds(value):
                 shown = knobs.written(axis.knob, value)
-                return f"{axis.knob}: the incumbent's {shown} is outside {_span(axis)}"
+                return f"{axis.knob}: the incumbent's {shown} is outside {axis.span}"
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One knob of a box: values low to high on the written grid, or only the incumbent's value."""
-
-    knob: Knob
-    current: float
-    """The incumbent's value, on the grid or not."""
-
-    low: float
-    high: float
-
-    @property
-    def movable(self) -> bool:
-        """Say whether any other value than the incumbent's can be tried."""
-        return self.low < self.high or self.low != self.current
-
-    def nearest(self, value: float) -> float:
-        """Give the value of this side that is nearest: the incumbent's exactly, or one on the grid."""
-        if same_value(value, self.current) or not self.movable:
-            return self.current
-        return knobs.rounded({self.knob: min(max(value, self.low), self.high)})[self.knob]
-
-    def levels(self, count: int) -> tuple[float, ...]:
-        """Give up to `count` log-spaced values, growing; the incumbent's replaces the one nearest to it."""
-        if not self.movable:
-            return (self.current,)
-        ratio = math.log(self.high / self.low) / max(1, count - 1)
-        found = [self.nearest(self.low * math.exp(ratio * i)) for i in range(count)]
-        closest = min(range(count), key=lambda i: abs(math.log(found[i] / self.current)))
-        found[closest] = self.current
-        return tuple(sorted(set(found)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """What may be tried next: within the bounds and within one step of the incumbent."""
-
-    incumbent: CacheConfig
-    sides: tuple[Side, ...]
-
-    def clamp(self, point: Point) -> dict[Knob, float]:
-        """Give the nearest point of the box; a knob that `point` lacks keeps the incumbent's value."""
-        return {side.knob: side.nearest(point.get(side.knob, side.current)) for side in self.sides}
-
-    def config(self, point: Point) -> CacheConfig:
-        """Write the nearest point of the box; knobs that do not move stay as the incumbent has them."""
-        inside = self.clamp(point)
-        moved = {s.knob: inside[s.knob] for s in self.sides if not same_value(inside[s.knob], s.current)}
-        return with_values(self.incumbent, moved)
-
-    def holds(self, config: CacheConfig) -> bool:
-        """Say whether a configuration is in the box: each knob on its side, all others the incumbent's."""
-        values, others = knobs.point(config), knobs.point(self.incumbent)
-        for side in self.sides:
-            value = values.pop(side.knob, None)
-            others.pop(side.knob)
-            if value is None or not (same_value(value, side.current) or side.low <= value <= side.high):
-                return False
-        return values == others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,39 +135,13 @@ def start(spec: PolicySpec, space: Space, reported: Sequence[CacheConfig]) -> Ca
     return NoStart(problems=tuple(problems)) if problems else begin
 
 
-def step_box(space: Space, incumbent: CacheConfig, factor: float | None = None) -> Box:
-    """Make the box of one step around an incumbent; `factor` (> 1) lowers every largest step to itself.
-
-    Raises ValueError with what `Space.problem` says where that is not None.
-    """
-    problem = space.problem(incumbent)
-    if problem is not None:
-        raise ValueError(problem)
-    values = knobs.point(incumbent)
-    return Box(
-        incumbent=incumbent,
-        sides=tuple(_side(axis, values[axis.knob], factor) for axis in space.axes),
-    )
-
-
-def grid(box: Box, levels: int = GRID_LEVELS) -> tuple[dict[Knob, float], ...]:
-    """List all combinations of log-spaced levels in a box, the incumbent's own point among them."""
-    names = [side.knob for side in box.sides]
-    return tuple(
-        dict(zip(names, values, strict=True))
-        for values in product(*(side.levels(levels) for side in box.sides))
-    )
-
-
-def _span(axis: Axis) -> str:
-    return f"{knobs.written(axis.knob, axis.low)} to {knobs.written(axis.knob, axis.high)}"
-
-
 def _ranges(spec: PolicySpec) -> dict[Knob, Range]:
     named: dict[Knob, Range | None] = {
         Knob.CACHE_TTL: spec.knobs.cache_ttl,
         Knob.EVICTION_RATIO: spec.knobs.eviction_ratio,
         Knob.HOST_MEMORY: spec.knobs.tiers.host_memory,
+        Knob.EVICTION_POLICY: spec.knobs.eviction_policy,
+        Knob.STORE_THRESHOLD: spec.knobs.store_threshold,
     }
     return {knob: found for knob, found in named.items() if found is not None}
 
@@ -221,20 +150,26 @@ def _axis(knob: Knob, found: Range) -> Axis:
     match found:
         case DurationRange():
             low, high = found.min.seconds, found.max.seconds
-        case RatioRange():
-            low, high = found.min, found.max
+        case RatioRange() | CountRange():
+            low, high = float(found.min), float(found.max)
         case QuantityRange():
             low, high = found.min.bytes, found.max.bytes
+        case PolicyChoices():
+            values = tuple(knobs.number_of(choice) for choice in found.choices)
+            return Axis(knob=knob, low=min(values), high=max(values), largest_step=math.inf, choices=values)
     return Axis(knob=knob, low=low, high=high, largest_step=found.largest_step)
 
 
 def _asked(spec: PolicySpec) -> CacheConfig:
     """Give the start values that the policy names."""
     ttl, ratio, host = spec.knobs.cache_ttl, spec.knobs.eviction_ratio, spec.knobs.tiers.host_memory
+    policy, threshold = spec.knobs.eviction_policy, spec.knobs.store_threshold
     return CacheConfig(
         cache_ttl=ttl.start if ttl else None,
         eviction_ratio=ratio.start if ratio else None,
         tiers=Tiers(host_memory=host.start if host else None),
+        eviction_policy=policy.start if policy else None,
+        store_threshold=threshold.start if threshold else None,
     )
 
 
@@ -247,39 +182,10 @@ def _disagreement(axis: Axis, reported: Sequence[CacheConfig]) -> Problem | None
         return Problem(path, f"is required: {len(known)} of {len(values)} agents report a value")
     low, high = min(known), max(known)
     if not same_value(low, high):
-        between = f"{knobs.written(axis.knob, low)} to {knobs.written(axis.knob, high)}"
-        return Problem(path, f"is required: agents report different values, {between}")
-    if not axis.low <= known[0] <= axis.high:
+        between = " and " if axis.choices else " to "
+        values_shown = between.join(knobs.written(axis.knob, value) for value in (low, high))
+        return Problem(path, f"is required: agents report different values, {values_shown}")
+    if not axis.holds(known[0]):
         shown = knobs.written(axis.knob, known[0])
-        return Problem(path, f"is required: agents report {shown}, outside {_span(axis)}")
+        return Problem(path, f"is required: agents report {shown}, outside {axis.span}")
     return None
-
-
-def _side(axis: Axis, current: float, factor: float | None) -> Side:
-    step = axis.largest_step if factor is None else min(axis.largest_step, factor)
-    lowest, highest = max(axis.low, current / step), min(axis.high, current * step)
-    low, high = _grid_up(axis.knob, lowest), _grid_down(axis.knob, highest)
-    if not lowest <= low <= high <= highest:
-        low = high = current
-    return Side(knob=axis.knob, current=current, low=low, high=high)
-
-
-def _grid_up(knob: Knob, limit: float) -> float:
-    value = knobs.rounded({knob: limit})[knob]
-    return value if value >= limit else knobs.rounded({knob: value + _grid_step(knob, limit)})[knob]
-
-
-def _grid_down(knob: Knob, limit: float) -> float:
-    value = knobs.rounded({knob: limit})[knob]
-    return value if value <= limit else knobs.rounded({knob: value - _grid_step(knob, limit)})[knob]
-
-
-def _grid_step(knob: Knob, value: float) -> float:
-    """Give the spacing of the grid that `knobs.rounded` writes on."""
-    match knob:
-        case Knob.CACHE_TTL:
-            return 1.0 if value >= 10 else 0.1
-        case Knob.EVICTION_RATIO:
-            return 0.001
-        case Knob.HOST_MEMORY:
-            return 2.0**20

@@ -7,12 +7,13 @@ from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Reason
 from kvtune_api.policy import KVCachePolicy, Mode
 from kvtune_tuner.begin import USER, considered, held, resting, started
+from kvtune_tuner.box import Side, step_box
 from kvtune_tuner.candidate import with_prediction
-from kvtune_tuner.configs import same_config, same_value
+from kvtune_tuner.configs import same_config
 from kvtune_tuner.draft import Draft, with_warning
 from kvtune_tuner.model import Command
 from kvtune_tuner.proposal import Candidate
-from kvtune_tuner.space import Axis, Side, Space, space_of, step_box
+from kvtune_tuner.space import Axis, Space, space_of
 
 
 def is_tried(draft: Draft, wish: Command) -> bool:
@@ -72,7 +73,7 @@ def out_of_reach(space: Space, incumbent: CacheConfig, wanted: CacheConfig) -> s
     beyond = [
         _beyond(axis, side, values[axis.knob])
         for axis, side in zip(space.axes, box.sides, strict=True)
-        if not (same_value(values[axis.knob], side.current) or side.low <= values[axis.knob] <= side.high)
+        if not side.holds(values[axis.knob])
     ]
     strange = [
         _not_tuned(space, knob)
@@ -88,8 +89,10 @@ def _beyond(axis: Axis, side: Side, value: float) -> str:
     def shown(one: float) -> str:
         return written(axis.knob, one)
 
-    if not axis.low <= value <= axis.high:
-        return f"{axis.knob}: {shown(value)} is outside {shown(axis.low)} to {shown(axis.high)}"
+    if axis.choices:
+        return f"{axis.knob}: {shown(value)} is not among {axis.span}"
+    if not axis.holds(value):
+        return f"{axis.knob}: {shown(value)} is outside {axis.span}"
     step = f"the largest step x{axis.largest_step:g} from {shown(side.current)}"
     if value > side.high:
         return f"{axis.knob}: {shown(value)} is above {step} (at most {shown(side.high)})"

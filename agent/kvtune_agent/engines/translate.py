@@ -1,16 +1,19 @@
-"""A configuration as a serving model takes it: seconds, ratio, whole blocks."""
+"""A configuration as a serving model takes it: seconds, ratio, whole blocks, a policy by its name."""
 
 from collections.abc import Mapping
 
 from kvtune_api.errors import Problem, SpecError
-from kvtune_api.knobs import CacheConfig, Knob, point
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, point, policy_of
 from kvtune_cache.constants import EngineConstants
 from kvtune_cache.tiers import CacheSettings
+
+OWN = CacheConfig(eviction_policy=EvictionPolicy.LRU, store_threshold=1)
+"""What an engine does of itself: every block is stored, and the least recently used one goes."""
 
 
 def own_values(config: CacheConfig) -> Mapping[Knob, float]:
     """The start configuration, which stands in for unset knobs; raises `SpecError` naming what it lacks."""
-    values = point(config)
+    values = {**point(OWN), **point(config)}
     unset = [knob for knob in Knob if knob not in values]
     if unset:
         raise SpecError(
@@ -29,4 +32,6 @@ def settings_of(values: Mapping[Knob, float], constants: EngineConstants) -> Cac
         ttl_seconds=values[Knob.CACHE_TTL],
         eviction_ratio=values[Knob.EVICTION_RATIO],
         host_blocks=int(host_bytes // constants.block_bytes),
+        policy=str(policy_of(values[Knob.EVICTION_POLICY])),
+        store_threshold=int(values[Knob.STORE_THRESHOLD]),
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.knobs import CacheConfig, Knob, point, written
+from kvtune_api.knobs import CHOSEN, CacheConfig, Knob, point, written
 from kvtune_api.wire import Report, Role
 from kvtune_cli.demo.lag import behind
 from kvtune_cli.demo.options import DemoOptions
@@ -20,7 +20,13 @@ ROWS_BESIDE_AGENTS = 38
 
 EVENTS, EVENTS_COMPACT = 5, 3
 
-LABELS = {Knob.CACHE_TTL: "TTL", Knob.EVICTION_RATIO: "ratio", Knob.HOST_MEMORY: "host memory"}
+LABELS = {
+    Knob.CACHE_TTL: "TTL",
+    Knob.EVICTION_RATIO: "ratio",
+    Knob.HOST_MEMORY: "host memory",
+    Knob.EVICTION_POLICY: "eviction",
+    Knob.STORE_THRESHOLD: "store from",
+}
 """Short names of the knobs, for columns and sentences."""
 
 FIGURE_LABELS = ("Y", "hit rate", "TTFT share")
@@ -87,9 +93,11 @@ def _grid(no_wrap: bool) -> Table:
 
 
 def shown(config: CacheConfig) -> str:
-    """TTL, eviction ratio and host memory in one short line; a dash for a knob that is not set."""
+    """The knobs in one short line; a dash for one of the first three that is not set."""
     values = point(config)
-    return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in Knob)
+    always = (Knob.CACHE_TTL, Knob.EVICTION_RATIO, Knob.HOST_MEMORY)
+    shown_knobs = [knob for knob in Knob if knob in always or knob in values]
+    return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in shown_knobs)
 
 
 def named(config: CacheConfig) -> str:
@@ -173,7 +181,8 @@ def _candidate_knobs(incumbent: CacheConfig, candidate: CacheConfig) -> list[str
     before = point(incumbent)
     cells = []
     for knob, value in point(candidate).items():
-        factor = value / before[knob] if before.get(knob) else 1.0
+        stepped = knob not in CHOSEN and before.get(knob)
+        factor = value / before[knob] if stepped else 1.0
         cells.append(brief(knob, value) + (f" (x{factor:.2g})" if abs(factor - 1) > 1e-6 else ""))
     return cells
 

@@ -1,0 +1,123 @@
+"""Eviction policies are tried one by one, alone, in the user's order, and each once under one workload."""
+
+import pytest
+
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob
+from kvtune_api.policy import PolicySpec, Strategy
+from kvtune_api.status import Trial
+from kvtune_api.wire import Report
+from kvtune_tuner.candidate import next_candidate
+from kvtune_tuner.ladder import propose_by_ladder
+from kvtune_tuner.other_policy import propose_by_switch
+from kvtune_tuner.proposal import Candidate, NothingToTry
+from kvtune_tuner.propose import propose_by_optuna
+from kvtune_tuner.reuse_proposal import propose_by_reuse
+from tests.tuner.proposal_cases import NUMERIC, chat_report, knobs_of, made, policy, request, trial
+
+LRU, OURS, ARC = EvictionPolicy.LRU, EvictionPolicy.REUSE_AWARE, EvictionPolicy.ARC
+SPEC = policy(knobs_of(only=[*NUMERIC, Knob.EVICTION_POLICY]))
+
+
+def _tried(candidate: EvictionPolicy, ending: str, *, incumbent: CacheConfig, number: int = 1) -> Trial:
+    config = made(*_numbers(incumbent), policy=candidate)
+    return trial(number, config, ending, incumbent=incumbent, strategy=Strategy.LADDER)
+
+
+def _numbers(config: CacheConfig) -> tuple[float, float, float]:
+    assert config.cache_ttl and config.eviction_ratio and config.tiers.host_memory
+    return config.cache_ttl.seconds, config.eviction_ratio, config.tiers.host_memory.gib
+
+
+def _switch(spec: PolicySpec, incumbent: CacheConfig, *trials: Trial) -> Candidate | NothingToTry:
+    return propose_by_switch(request(spec, incumbent=incumbent, trials=trials))
+
+
+def test_the_first_of_the_users_choices_that_does_not_run_is_tried_alone() -> None:
+    found = _switch(SPEC, made(policy=LRU))
+
+    assert isinstance(found, Candidate)
+    assert found.config == made(policy=OURS)
+    assert (found.strategy, found.predicted_gain) == (Strategy.LADDER, None)
+    assert found.why == "evictionPolicy LRU -> ReuseAware: another eviction policy alone"
+
+
+@pytest.mark.parametrize("ending", ["rejected", "rolled back", "undecided"])
+def test_one_that_lost_is_not_tried_again_because_another_knob_has_moved(ending: str) -> None:
+    lost = _tried(OURS, ending, incumbent=made(policy=LRU))
+
+    found = _switch(SPEC, made(120, policy=LRU), lost)
+
+    assert isinstance(found, Candidate)
+    assert found.config == made(120, policy=ARC)
+
+
+def test_one_that_was_replaced_is_not_tried_again() -> None:
+    won = _tried(OURS, "promoted", incumbent=made(policy=LRU))
+    lost = _tried(ARC, "undecided", incumbent=made(policy=OURS), number=2)
+
+    found = _switch(SPEC, made(policy=OURS), won, lost)
+
+    assert isinstance(found, NothingToTry)
+    assert found.reason == "each of 3 eviction policies runs or has lost"
+
+
+@pytest.mark.parametrize("ending", ["no data", "aborted"])
+def test_one_without_a_verdict_is_tried_again(ending: str) -> None:
+    found = _switch(SPEC, made(policy=LRU), _tried(OURS, ending, incumbent=made(policy=LRU)))
+
+    assert isinstance(found, Candidate)
+    assert found.config.eviction_policy is OURS
+
+
+def test_without_the_knob_there_is_no_other_policy() -> None:
+    assert isinstance(_switch(policy(), made()), NothingToTry)
+
+
+def test_the_ladder_tries_policies_after_all_knobs_together_and_before_single_ones() -> None:
+    together = propose_by_ladder(request(SPEC, incumbent=made(policy=LRU)))
+    assert isinstance(together, Candidate)
+    assert together.config == made(120, 0.075, 228, policy=LRU)
+    lost = trial(1, together.config, "undecided", incumbent=made(policy=LRU), strategy=Strategy.LADDER)
+
+    found = propose_by_ladder(request(SPEC, incumbent=made(policy=LRU), trials=[lost]))
+
+    assert isinstance(found, Candidate)
+    assert found.config == made(policy=OURS)
+
+
+def _pool(runs: CacheConfig) -> list[Report]:
+    return [chat_report("a", runs=runs), chat_report("b", runs=runs)]
+
+
+def test_the_reuse_model_keeps_the_policy_and_says_whose_order_it_assumes() -> None:
+    incumbent = made(policy=OURS)
+
+    found = propose_by_reuse(request(SPEC, incumbent=incumbent, reports=_pool(incumbent)))
+
+    assert isinstance(found, Candidate)
+    assert found.config.eviction_policy is OURS
+    assert found.config != incumbent
+    assert found.why.endswith(", as if ReuseAware were LRU")
+
+
+def test_auto_tries_other_policies_once_the_reuse_model_has_no_more_to_say() -> None:
+    incumbent = made(policy=LRU)
+    for _ in range(20):
+        asked = request(SPEC, incumbent=incumbent, reports=_pool(incumbent))
+        found = next_candidate(asked)
+        assert isinstance(found, Candidate)
+        if found.strategy is not Strategy.REUSE_MODEL:
+            break
+        incumbent = found.config
+    assert incumbent != made(policy=LRU)
+    assert found.config == made(*_numbers(incumbent), policy=OURS)
+    assert found.predicted_gain is None, "the model predicts nothing across policies"
+
+
+def test_optuna_may_choose_any_policy_and_nothing_else() -> None:
+    spec = policy(knobs_of(only=[*NUMERIC, Knob.EVICTION_POLICY]), strategy=Strategy.OPTUNA)
+    asked = [propose_by_optuna(request(spec, incumbent=made(policy=LRU), seed=seed)) for seed in range(12)]
+
+    chosen = {one.config.eviction_policy for one in asked if isinstance(one, Candidate)}
+
+    assert chosen == {LRU, OURS, ARC}
