@@ -48,8 +48,7 @@ FULL: Final = Sizes(
     queries=64,
     positions=1 << 17,
 )
-"""A cache of 8 GiB in blocks of 2 MiB (Llama 3 8B in bfloat16), 2 GiB moved at once: far beyond any L2
-cache."""
+"""A cache of 8 GiB in blocks of 2 MiB (Llama 3 8B in bfloat16), 2 GiB moved: far beyond any L2."""
 
 TINY: Final = Sizes(
     layers=1, blocks=5, block_size=2, heads=1, head_dim=4, moved=3, slots=40, queries=3, positions=20

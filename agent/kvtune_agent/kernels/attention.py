@@ -1,5 +1,7 @@
-"""Attention entropy of KV slots on the GPU, in one pass over the weights. Specification:
-`reference.entropy`."""
+"""Attention entropy of KV slots on the GPU, in one pass over the weights.
+
+Specification: `reference.entropy`.
+"""
 
 import math
 from typing import Final
@@ -16,8 +18,7 @@ TILE: Final = 128
 
 
 def entropy(attention: Tensor, window: int) -> Tensor:
-    """How evenly each KV slot is attended to over the last `window` queries, as `reference.entropy`, up to
-    rounding."""
+    """How evenly each KV slot is attended to over the last queries: `reference.entropy` up to rounding."""
     require_attention(attention, window)
     recent = attention[:, -window:]
     heads, queries, slots = recent.shape

@@ -1,8 +1,9 @@
-"""Copy blocks between the paged cache and a staging buffer. Specification: `reference.gather`,
-`reference.scatter`.
+"""Copy blocks between the paged cache and a staging buffer.
 
-A block's layer is one contiguous row in both, so that every program moves one piece of a row in the widest
-words that all addresses allow. Memory-bound: nothing is computed."""
+Specification: `reference.gather` and `reference.scatter`. A block's layer is one contiguous row in both, so
+that every program moves one piece of a row in the widest words that all addresses allow. Memory-bound:
+nothing is computed.
+"""
 
 from typing import Final
 

@@ -16,8 +16,7 @@ from kvtune_agent.kernels.layout import Classes, Slots, Weight, require_scorable
 BUCKET_LEAST: Final = 16
 """Fewer blocks are moved in the same time: a launch costs more than they do."""
 WARM_UPS: Final = 3
-"""Runs before a capture, which may neither compile nor load a kernel (PyTorch, CUDA semantics, "CUDA
-Graphs")."""
+"""Runs before a capture, which may not compile or load kernels (PyTorch, "CUDA semantics", CUDA Graphs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,8 @@ class Evicted:
 
     slots: int32 [bucket], the first `count` are slot numbers, ascending, the others -1; count: int32 [1].
     staging: [bucket, layers, 2, block_size, heads, head_dim], row i is slot i of `slots`; rows from `count`
-    on hold nothing of meaning."""
+    on hold nothing of meaning.
+    """
 
     slots: Tensor
     count: Tensor
@@ -40,8 +40,7 @@ def buckets(largest: int) -> tuple[int, ...]:
 
 
 def bucket(wanted: int, largest: int) -> int:
-    """The smallest bucket with room for `wanted` blocks. Raises ValueError for less than 0 or above the
-    largest."""
+    """The smallest bucket with room for `wanted` blocks. Raises ValueError unless 0 <= wanted <= largest."""
     if not 0 <= wanted <= largest:
         raise ValueError(f"wanted: {wanted} is not in 0 to {largest}")
     return next(size for size in buckets(largest) if size >= wanted)
@@ -51,7 +50,8 @@ class Evictor:
     """Chooses the lowest-scored blocks of one table and copies them out of one cache.
 
     It changes neither the table nor the cache: the caller frees the slots once the staging buffer is saved.
-    One caller at a time, on one stream."""
+    One caller at a time, on one stream.
+    """
 
     def __init__(
         self, cache: Tensor, slots: Slots, classes: Classes, *, largest: int, kernels: Kernels
@@ -59,7 +59,8 @@ class Evictor:
         """Make the buffers; `largest` is how many blocks one eviction may take.
 
         cache: [layers, 2, blocks, block_size, heads, head_dim]. Raises ValueError if the table has other
-        blocks than the cache, if parts are on different devices, or if `largest` is less than 1."""
+        blocks than the cache, if parts are on different devices, or if `largest` is less than 1.
+        """
         if largest < 1:
             raise ValueError(f"largest: {largest} is less than 1")
         layers, halves, blocks, *row = cache.shape
@@ -80,8 +81,7 @@ class Evictor:
         return frozenset(self._recorded)
 
     def weigh(self, weights: Sequence[float]) -> None:
-        """Take other weights from the next eviction on, in the order of `Weight`. Nothing is captured
-        anew."""
+        """Take other weights, in the order of `Weight`, from now on. Nothing is captured anew."""
         if len(weights) != len(Weight):
             raise ValueError(f"weights: {len(weights)} are not {len(Weight)}")
         self._weights.copy_(torch.tensor(weights, dtype=torch.float32))
@@ -92,11 +92,11 @@ class Evictor:
             self._ready(size)
 
     def evict(self, wanted: int, now_ms: int) -> Evicted:
-        """Choose the `wanted` lowest-scored evictable blocks at this time and copy them to the staging
-        buffer.
+        """Choose the lowest-scored evictable blocks at this time and copy them to the staging buffer.
 
         Does not wait for the device. now_ms: milliseconds of the clock of `Slots.last_access_ms`. Raises
-        ValueError if more are wanted than `largest`."""
+        ValueError if more are wanted than `largest`.
+        """
         replay = self._ready(bucket(wanted, self._largest))
         self._now_ms.fill_(wrapped(now_ms))
         self._wanted.fill_(wanted)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 TICKS_PER_S: Final = 1000
-"""Times are milliseconds in int32 that wrap around: ages up to 24.8 days are told, whatever the clock's
-origin."""
+"""Times are milliseconds in int32 that wrap around: of any clock, ages up to 24.8 days are told."""
 
 
 class Flag(IntFlag):
@@ -39,8 +38,9 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """What is known of each block, struct of arrays; `tokens` is the block size, or 1 where nothing is known
-    by token.
+    """What is known of each block, struct of arrays.
+
+    `tokens` is the block size, or 1 where nothing is known by token.
 
     last_access_ms: int32 [blocks, tokens], milliseconds modulo 2^32.
     entropy: float32 [blocks, tokens], attention entropy in [0, 1]; NaN where the engine does not give it.
@@ -73,8 +73,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classes:
-    """What a policy has learned of classes of blocks. A block of a class beyond the table counts as the last
-    one.
+    """What a policy has learned of classes of blocks. A class beyond the table counts as the last one.
 
     reuse: float32 [classes, ages], worth of a block by class and age: a probability of reuse, or an index.
     edges_s: float32 [ages], where each age begins, in seconds, ascending, the first one 0.
@@ -113,8 +112,7 @@ def wrapped(now_ms: int) -> int:
 
 
 def require(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...], beside: Tensor) -> None:
-    """Raise ValueError unless the tensor is contiguous, of this type and shape, and on one device with
-    `beside`."""
+    """Raise ValueError unless it is contiguous, of this type and shape, and on one device with `beside`."""
     if tensor.device != beside.device:
         raise ValueError(f"{name}: {tensor.device} is not {beside.device}, where the rest is")
     if tensor.dtype != dtype:
@@ -155,8 +153,7 @@ def require_movable(cache: Tensor, slots: Tensor, staging: Tensor) -> None:
 
 
 def require_attention(attention: Tensor, window: int) -> None:
-    """Raise ValueError unless these are attention weights, and a window over which an entropy has a
-    maximum."""
+    """Raise ValueError unless these are attention weights and a window whose entropy has a maximum."""
     if attention.dim() != 3 or not attention.dtype.is_floating_point:
         raise ValueError(
             f"attention: {attention.dtype} {tuple(attention.shape)} is not floating [heads, queries, slots]"

@@ -76,7 +76,8 @@ def select(scores: Tensor, flags: Tensor, wanted: Tensor, limit: int) -> Selecti
     order.
 
     scores: float32 [blocks]; flags: uint8 [blocks] as `Slots.flags`; wanted: int32 [1] on the same device
-    (less than 0 counts as 0). Raises ValueError for a wrong dtype or shape, or a negative limit."""
+    (less than 0 counts as 0). Raises ValueError for a wrong dtype or shape, or a negative limit.
+    """
     require_selectable(scores, flags, wanted, limit)
     evictable = (flags & (Flag.RESIDENT | Flag.PINNED)) == Flag.RESIDENT
     candidates = evictable.nonzero().flatten()
@@ -94,18 +95,19 @@ def gather(cache: Tensor, slots: Tensor, staging: Tensor) -> None:
 
     cache: any dtype [layers, 2, blocks, block_size, heads, head_dim], the last three dimensions contiguous;
     slots: int32 [n]; staging: same dtype, contiguous [n, layers, 2, block_size, heads, head_dim], so that a
-    block is one record. Raises ValueError for a wrong dtype, shape or layout."""
+    block is one record. Raises ValueError for a wrong dtype, shape or layout.
+    """
     require_movable(cache, slots, staging)
     rows, blocks = _pairs(cache, slots)
     staging[rows] = cache[:, :, blocks].permute(2, 0, 1, 3, 4, 5)
 
 
 def scatter(staging: Tensor, slots: Tensor, cache: Tensor) -> None:
-    """Copy rows of the staging buffer into blocks of the paged cache, row i to slots[i]: `gather` the other
-    way.
+    """Copy rows of the staging buffer into blocks of the paged cache, row i to slots[i].
 
     Rows whose slot is not a block of the cache are left out. A slot may come once only: of two rows for one
-    block either may win. Shapes, dtypes, layouts and errors are those of `gather`."""
+    block either may win. Shapes, dtypes, layouts and errors are those of `gather`.
+    """
     require_movable(cache, slots, staging)
     rows, blocks = _pairs(cache, slots)
     cache[:, :, blocks] = staging[rows].permute(1, 2, 0, 3, 4, 5)
@@ -118,8 +120,7 @@ def _pairs(cache: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def entropy(attention: Tensor, window: int) -> Tensor:
-    """How evenly each KV slot is attended to over the last `window` queries: 0 by one of them, 1 by all
-    alike.
+    """How evenly each KV slot is attended to over the last `window` queries: 0 by one, 1 by all alike.
 
     The weights that a slot receives from a query are summed over the heads, and their distribution over the
     queries has the entropy -sum(p ln p), divided by its maximum ln(window) (systems.md, sections 3 and 4). A
@@ -127,7 +128,8 @@ def entropy(attention: Tensor, window: int) -> Tensor:
 
     attention: float16, bfloat16 or float32 [heads, queries, slots], softmaxed rows, any strides; fewer
     queries than the window are taken as they are. Gives float32 [slots]. Raises ValueError for a wrong dtype
-    or shape, or a window under 2."""
+    or shape, or a window under 2.
+    """
     require_attention(attention, window)
     received = attention[:, -window:].float().sum(dim=0)
     total = received.sum(dim=0)

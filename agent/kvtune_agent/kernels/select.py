@@ -1,9 +1,10 @@
-"""Select the lowest-scored evictable slots on the GPU, exactly as many as wanted. Specification:
-`reference.select`.
+"""Select the lowest-scored evictable slots on the GPU, exactly as many as wanted.
 
-A score becomes an unsigned key that orders alike. Four histograms of eight bits each narrow down the key of
-the last slot that is taken; then every slot counts how many before it are taken, which is its place in the
-answer. No step depends on the order in which programs run, so the same input gives the same answer."""
+Specification: `reference.select`. A score becomes an unsigned key that orders alike. Four histograms of eight
+bits each narrow down the key of the last slot that is taken; then every slot counts how many before it are
+taken, which is its place in the answer. No step depends on the order in which programs run, so the same input
+gives the same answer.
+"""
 
 from typing import Final
 
@@ -25,8 +26,7 @@ EVICTABLE = tl.constexpr(int(Flag.RESIDENT))
 
 
 def select(scores: Tensor, flags: Tensor, wanted: Tensor, limit: int) -> Selection:
-    """Choose the `wanted` lowest-scored slots exactly as `reference.select`, without waiting for the
-    device."""
+    """Choose exactly as `reference.select`, without waiting for the device."""
     require_selectable(scores, flags, wanted, limit)
     slots, device = len(scores), scores.device
     chosen = torch.full((limit,), -1, dtype=torch.int32, device=device)
@@ -62,8 +62,11 @@ def _keys(scores_ptr, flags_ptr, slots, TILE: tl.constexpr):
 
 @triton.jit
 def _narrowed(wanted_ptr, histograms_ptr, limit, PASSES: tl.constexpr):
-    """What the first PASSES histograms say of the last key taken: its leading digits, and how many keys with
-    these digits are taken; with all histograms, that key and how many of its equals are taken."""
+    """What the first PASSES histograms say of the last key taken.
+
+    Its leading digits, and how many keys with these digits are taken; with all histograms that key itself,
+    and how many of its equals are taken.
+    """
     bins = tl.arange(0, BINS)
     prefix = tl.zeros([], dtype=tl.uint32)
     rest = tl.minimum(tl.maximum(tl.load(wanted_ptr), 0), limit)

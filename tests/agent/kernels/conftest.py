@@ -1,5 +1,4 @@
-"""Run the kernels on a GPU if there is one, else in Triton's interpreter; without torch say that nothing
-ran."""
+"""Run the kernels on a GPU if there is one, else in Triton's interpreter; without torch say that none ran."""
 
 import os
 from collections.abc import Iterable

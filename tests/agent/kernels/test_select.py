@@ -1,5 +1,4 @@
-"""select: as many as wanted, the lowest, never a pinned one; the same as the reference, whatever the
-scores."""
+"""select: as many as wanted, the lowest, never a pinned one; the reference's choice for any scores."""
 
 import math
 
