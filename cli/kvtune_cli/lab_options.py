@@ -9,9 +9,10 @@ from pydantic_core import PydanticCustomError
 
 from kvtune_api.units import Duration
 from kvtune_cli.exits import ExitCode
+from kvtune_cli.lab_traces import Trace
 from kvtune_cli.output import one_line, tell
 from kvtune_lab.model_shape import parse_shape
-from kvtune_lab.setups import Policy
+from kvtune_lab.setups import MOST_ASKED, Policy
 from kvtune_lab.sizes import SizeError, parse_size, size_in_blocks
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ def chosen(option: str, text: str, read: Callable[[str], T]) -> T:
         wrong(option, error)
 
 
-def policy(text: str) -> Policy:
+def policy_of(text: str) -> Policy:
     """Read the name of a policy, in capitals or not; raises ValueError with all names."""
     by_name = {policy.lower(): policy for policy in Policy}
     if text.lower() not in by_name:
@@ -64,7 +65,7 @@ def policy(text: str) -> Policy:
     return by_name[text.lower()]
 
 
-def ttl_seconds(text: str) -> float | None:
+def ttl_of(text: str) -> float | None:
     """Read a TTL such as 90s; `none` is off. Raises ValueError for 0."""
     if text.lower() == NONE:
         return None
@@ -74,7 +75,7 @@ def ttl_seconds(text: str) -> float | None:
     return seconds
 
 
-def ratio(text: str) -> float | None:
+def ratio_of(text: str) -> float | None:
     """Read an eviction ratio; `none` is off, blocks leave one by one. Raises ValueError outside (0, 1]."""
     if text.lower() == NONE:
         return None
@@ -87,10 +88,10 @@ def ratio(text: str) -> float | None:
     return value
 
 
-def threshold(text: str) -> int:
-    """Read a store threshold; its limits are those of the setup."""
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{text!r} is not a whole number from 1 on")
+def threshold_of(text: str) -> int:
+    """Read a store threshold; raises ValueError outside its limits."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_ASKED):
+        raise ValueError(f"{text!r} is not a whole number from 1 to {MOST_ASKED}")
     return int(text)
 
 
@@ -105,21 +106,21 @@ def bytes_of_a_token(bytes_per_token: int | None, model_shape: str | None) -> in
     return bytes_per_token
 
 
-def capacities(
-    option: str, texts: Sequence[str], *, distinct_blocks: int, bytes_per_block: int | None
-) -> list[int]:
+def capacities(option: str, texts: Sequence[str], trace: Trace, bytes_per_token: int | None) -> list[int]:
     """Sizes in blocks, each once; says in one line which of them are above the trace."""
+    distinct = trace.distinct_blocks
+    block_bytes = None if bytes_per_token is None else bytes_per_token * trace.block_tokens
     try:
         blocks = [
-            size_in_blocks(parse_size(text), distinct_blocks=distinct_blocks, bytes_per_block=bytes_per_block)
+            size_in_blocks(parse_size(text), distinct_blocks=distinct, bytes_per_block=block_bytes)
             for text in texts
         ]
     except SizeError as error:
         wrong(option, error)
-    above = [f"{text.strip()}" for text, count in zip(texts, blocks, strict=True) if count > distinct_blocks]
+    above = [text.strip() for text, count in zip(texts, blocks, strict=True) if count > distinct]
     if above:
         tell(
-            f"note: {option} {', '.join(above)}: more than the {distinct_blocks:,} distinct blocks of the "
-            "trace: nothing leaves for want of room"
+            f"note: {option} {', '.join(above)}: more than the {distinct:,} distinct blocks of the trace: "
+            "nothing leaves for want of room"
         )
     return list(dict.fromkeys(blocks))

@@ -17,14 +17,18 @@ import typer
 
 from kvtune_api.errors import KvtuneError
 from kvtune_cli.agent import agent
+from kvtune_cli.capacity import capacity
 from kvtune_cli.demo.command import demo
 from kvtune_cli.exits import ExitCode, epilog, exit_code
+from kvtune_cli.explain import explain
 from kvtune_cli.operator import operator
 from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
 from kvtune_cli.simulate import simulate
 from kvtune_cli.status import status
+from kvtune_cli.sweep import sweep
 from kvtune_cli.token import token
+from kvtune_cli.trace import trace
 from kvtune_cli.traffic import traffic
 from kvtune_cli.trying import try_config
 from kvtune_cli.up import up
@@ -46,6 +50,9 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "resume": resume,
     "replay": replay,
     "simulate": simulate,
+    "sweep": sweep,
+    "capacity": capacity,
+    "explain": explain,
     "token": token,
     "traffic": traffic,
     "version": version,
@@ -66,6 +73,7 @@ def build() -> typer.Typer:
     app.callback()(_global_options)
     for name, command in COMMANDS.items():
         app.command(name)(command)
+    app.add_typer(trace(), name="trace")
     return app
 
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
-from kvtune_cache.eviction.policy import Eviction
+from kvtune_cache.eviction.names import NUMBERS
 
 MOST_ASKED = 255
 """A store threshold is at most this: how often a block was asked for is counted in 8 bits."""
@@ -23,24 +22,22 @@ class SetupError(ValueError):
 
 
 class Policy(StrEnum):
-    """What can be simulated: the policies of `Eviction`, by name, and the best with all requests known."""
+    """What can be simulated: the policies of the cache, by name, and the best with all requests known."""
 
     LRU = "LRU"
     FIFO = "FIFO"
-    SIEVE = "SIEVE"
     S3FIFO = "S3FIFO"
+    SIEVE = "SIEVE"
     ARC = "ARC"
+    TOKEN_LRU = "TokenLRU"
+    WORKLOAD_AWARE = "WorkloadAware"
+    REUSE_AWARE = "ReuseAware"
     OPT = "OPT"
 
-
-NUMBERS: Mapping[Policy, Eviction] = MappingProxyType(
-    {
-        policy: number
-        for policy, number in product(Policy, Eviction)
-        if policy.value.upper() == number.name.replace("_", "")
-    }
-)
-"""The number of each policy but OPT, which is none of the cache."""
+    @property
+    def number(self) -> int:
+        """The number by which the cache knows it; KeyError for OPT, which is none of the cache."""
+        return NUMBERS[self.value]
 
 
 class Order(StrEnum):
@@ -108,6 +105,23 @@ def setup_from(data: Mapping[str, Any]) -> Setup:
         store_threshold=data["store_threshold"],
         order=Order(data["order"]),
     )
+
+
+def ttl_text(seconds: float | None) -> str:
+    """A TTL for a person."""
+    return "none" if seconds is None else f"{seconds:g} s"
+
+
+def variant_text(setup: Setup) -> str:
+    """What sets a cache apart beside its policy and capacity; empty for none of it."""
+    parts = []
+    if setup.ttl_seconds is not None:
+        parts.append(f"TTL {ttl_text(setup.ttl_seconds)}")
+    if setup.eviction_ratio is not None:
+        parts.append(f"ratio {setup.eviction_ratio:g}")
+    if setup.store_threshold > 1:
+        parts.append(f"stored from {setup.store_threshold} asked")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

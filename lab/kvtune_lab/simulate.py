@@ -1,44 +1,53 @@
-"""Simulate one cache of a given size on a trace: what a policy would have hit, beside what anybody could.
+"""Simulate setups of one cache on a trace: what a policy would have hit, beside what anybody could.
 
-Called by `kvtune simulate`. Runs the policies of kvtune_cache as they are, on lists; the semantics are those
-of kvtune_cache.requests.
+Called by `kvtune simulate`, sweeps and studies. Runs the policies of kvtune_cache as they are: on lists, or
+compiled on arrays where much is to be served; both give the same. The semantics are those of
+kvtune_cache.requests.
 """
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kvtune_cache.cache import plain_cache
-from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.optimal import Foreseen, foresee, serve_optimally
-from kvtune_cache.requests import Requests, Rules, Sums, serve_all, sums
-from kvtune_lab.setups import Order, Policy
+import numpy as np
+
+from kvtune_cache.blocks import Integers
+from kvtune_cache.cache import Cache, plain_cache
+from kvtune_cache.optimal import Foreseen, foresee, plain_foreseen, serve_optimally
+from kvtune_cache.requests import Requests, Rules, Sums, serve_all
+from kvtune_lab.readers.loaded import as_lists, as_requests
+from kvtune_lab.setups import Order, Policy, Setup
+from kvtune_lab.simulation import Evictions, Simulation
 from kvtune_lab.traffic import Request
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """What came of it. Rates are shares from 0 to 1; the last half is that of the requests."""
+T = TypeVar("T", bound=tuple[Any, ...])
 
-    policy: Policy
-    order: Order
-    capacity_blocks: int
-    requests: int
-    block_references: int
-    distinct_blocks: int
-    token_hit_rate: float
-    block_hit_rate: float
-    token_hit_rate_last_half: float
-    block_hit_rate_last_half: float
-    evictions: int | None
-    """Blocks that have left; None for OPT, which need not take a block in at all."""
+PLAIN_REFERENCES = 2_000_000
+"""Up to so many block references to serve, compiling (or loading what was compiled) takes longer than it
+saves: measured in docs/lab.md."""
+
+
+class Way(Enum):
+    """How the policies run."""
+
+    PLAIN = "plain"
+    COMPILED = "compiled"
+
+
+def way_for(block_references: int) -> Way:
+    """Choose by how many references are to be served in all."""
+    return Way.PLAIN if block_references <= PLAIN_REFERENCES else Way.COMPILED
 
 
 def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
     """Number the blocks of all requests as they come; the last of each holds the tokens that are left."""
     numbers: dict[int, int] = {}
     starts, blocks, tokens = array("q", [0]), array("i"), array("i")
-    times, outputs, kinds = array("d"), array("i"), array("b")
+    times, outputs = array("d"), array("i")
     for request in requests:
         blocks.extend(numbers.setdefault(block, len(numbers)) for block in request.blocks)
         full = len(request.blocks) - 1
@@ -47,50 +56,129 @@ def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
         starts.append(len(blocks))
         times.append(request.arrival_s)
         outputs.append(request.output_tokens)
-        kinds.append(0)
-    return Requests(starts, blocks, tokens, times, outputs, kinds)
+    return as_requests(starts, blocks, tokens, times, outputs, np.zeros(len(times)))
 
 
-def simulate(
-    requests: Requests, policy: Policy, capacity_blocks: int, *, order: Order = Order.TAIL
-) -> Simulation:
-    """Serve all requests from an empty cache; raises ValueError for a capacity of less than one block."""
-    if capacity_blocks < 1:
-        raise ValueError(f"capacity: {capacity_blocks} is less than 1 block")
-    count, distinct = len(requests.starts) - 1, max(requests.blocks) + 1
-    found = array("i", bytes(4 * count))
-    evictions = None
-    if policy is Policy.OPT:
-        _optimal(requests, distinct, capacity_blocks, found)
-    else:
-        tail = int(order is Order.TAIL)
-        rules = Rules(Eviction[policy.value], capacity_blocks, tail_first=tail, pins=tail)
-        evictions = serve_all(plain_cache(distinct), rules, requests, found)
-    whole, half = sums(requests, found, 0), sums(requests, found, count // 2)
-    return Simulation(
-        policy=policy,
-        order=order,
-        capacity_blocks=capacity_blocks,
-        requests=count,
-        block_references=len(requests.blocks),
-        distinct_blocks=distinct,
-        token_hit_rate=_tokens(whole),
-        block_hit_rate=_blocks(whole),
-        token_hit_rate_last_half=_tokens(half),
-        block_hit_rate_last_half=_blocks(half),
-        evictions=evictions,
-    )
+class Simulator:
+    """Simulates any setup on one trace; several threads may use one at once."""
+
+    def __init__(self, requests: Requests, way: Way | None = None) -> None:
+        """Take the requests; without a way it is that for a single setup."""
+        self.references = len(requests.blocks)
+        self.requests = len(requests.starts) - 1
+        self.distinct_blocks = int(np.max(requests.blocks)) + 1
+        self.way = way or way_for(self.references)
+        self._starts = np.asarray(requests.starts, np.int64)
+        self._tokens_before = np.zeros(self.references + 1, np.int64)
+        np.cumsum(requests.tokens, out=self._tokens_before[1:])
+        self._core: _Plain | _Compiled
+        if self.way is Way.PLAIN:
+            self._core = _Plain(requests, self.distinct_blocks)
+        else:
+            self._core = _Compiled(requests, self.distinct_blocks)
+
+    def simulate(self, setup: Setup) -> Simulation:
+        """Serve all requests from an empty cache."""
+        evictions = None
+        if setup.policy is Policy.OPT:
+            hit = self._core.optimally(setup.capacity_blocks)
+        else:
+            hit, evictions = self._core.by(_rules(setup))
+        found = np.asarray(hit, np.int64)
+        whole, half = self._sums(found, 0), self._sums(found, self.requests // 2)
+        return Simulation(
+            setup=setup,
+            requests=self.requests,
+            block_references=self.references,
+            distinct_blocks=self.distinct_blocks,
+            prompt_tokens=whole.tokens,
+            hit_tokens=whole.hit_tokens,
+            token_hit_rate=whole.hit_tokens / whole.tokens,
+            block_hit_rate=whole.hit_blocks / whole.blocks,
+            token_hit_rate_last_half=half.hit_tokens / half.tokens,
+            block_hit_rate_last_half=half.hit_blocks / half.blocks,
+            evictions=evictions,
+        )
+
+    def _sums(self, found: "NDArray[np.int64]", first: int) -> Sums:
+        """Add up the requests from number `first` on, as `kvtune_cache.requests.sums` does."""
+        starts, before = self._starts, self._tokens_before
+        heads = starts[first:-1]
+        hit_tokens = before[heads + found[first:]] - before[heads]
+        return Sums(
+            blocks=int(starts[-1] - starts[first]),
+            hit_blocks=int(found[first:].sum()),
+            tokens=int(before[starts[-1]] - before[starts[first]]),
+            hit_tokens=int(hit_tokens.sum()),
+        )
 
 
-def _optimal(requests: Requests, distinct: int, capacity: int, found: "array[int]") -> None:
-    room = Foreseen(array("i", bytes(4 * len(requests.blocks))), [0] * distinct, [0] * distinct)
-    foresee(requests, room)
-    serve_optimally(requests, room, capacity, found)
+def _rules(setup: Setup) -> Rules:
+    tail = int(setup.order is Order.TAIL)
+    return Rules(setup.policy.number, setup.capacity_blocks, tail_first=tail, pins=tail)
 
 
-def _tokens(total: Sums) -> float:
-    return total.hit_tokens / total.tokens
+class _Plain:
+    """Runs the sources as they are, on lists."""
+
+    def __init__(self, requests: Requests, distinct_blocks: int) -> None:
+        self._requests = as_lists(requests)
+        self._distinct_blocks = distinct_blocks
+
+    def by(self, rules: Rules) -> tuple[Integers, Evictions]:
+        cache = plain_cache(self._distinct_blocks, rules.policy)
+        found = self._no_hits()
+        left = serve_all(cache, rules, self._requests, found)
+        return found, _evictions(left)
+
+    def optimally(self, capacity: int) -> Integers:
+        foreseen, found = plain_foreseen(self._requests, self._distinct_blocks), self._no_hits()
+        foresee(self._requests, foreseen)
+        serve_optimally(self._requests, foreseen, capacity, found)
+        return found
+
+    def _no_hits(self) -> list[int]:
+        return [0] * (len(self._requests.starts) - 1)
 
 
-def _blocks(total: Sums) -> float:
-    return total.hit_blocks / total.blocks
+class _Compiled:
+    """Runs the same sources compiled, on arrays; imports numba."""
+
+    def __init__(self, requests: Requests, distinct_blocks: int) -> None:
+        from kvtune_lab.compiled import as_arrays, compiled
+
+        self._compiled = compiled
+        self._requests = as_requests(*requests)
+        self._as_arrays = as_arrays
+        self._distinct_blocks = distinct_blocks
+        self._empty: dict[int, Cache] = {}
+        self._no_hits = np.zeros(len(requests.starts) - 1, np.int32)
+
+    def by(self, rules: Rules) -> tuple[Integers, Evictions]:
+        cache, found = self._cache(rules), cast(Integers, self._no_hits.copy())
+        left = self._compiled(serve_all, policy=rules.policy)(cache, rules, self._requests, found)
+        return found, _evictions(left)
+
+    def optimally(self, capacity: int) -> Integers:
+        found, distinct = cast(Integers, self._no_hits.copy()), self._distinct_blocks
+        lengths = len(self._requests.blocks), distinct, distinct, distinct, len(found)
+        foreseen = Foreseen(*(cast(Integers, np.zeros(length, np.int32)) for length in lengths))
+        self._compiled(foresee)(self._requests, foreseen)
+        serve = self._compiled(serve_optimally, allocates=True)
+        serve(self._requests, foreseen, capacity, found)
+        return found
+
+    def _cache(self, rules: Rules) -> Cache:
+        """An empty cache: making it of lists takes longer than copying its arrays."""
+        if rules.policy not in self._empty:
+            self._empty[rules.policy] = self._as_arrays(plain_cache(self._distinct_blocks, rules.policy))
+        return _copied(self._empty[rules.policy])
+
+
+def _evictions(left: int) -> Evictions:
+    return Evictions(pressure=int(left), ttl=0, passes=0, wanted_again=0, blocks_written=0)
+
+
+def _copied(parts: T) -> T:
+    """Copy a named tuple of arrays, tuples in it included."""
+    return type(parts)(*(_copied(part) if isinstance(part, tuple) else part.copy() for part in parts))

@@ -28,14 +28,16 @@ def test_the_result_for_a_person(trace: Path, capsys: Capture) -> None:
     assert run(["simulate", str(trace), "--capacity", "3"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines() == [
         "3 requests, 6 blocks, 3 distinct",
-        "LRU with 3 blocks (100.0% of those); 0 blocks were evicted",
+        "LRU with 3 blocks (100.0% of those)",
         "hit rate of tokens  0.5040, last half 0.7560",
         "hit rate of blocks  0.5000, last half 0.7500",
+        "evicted  0 blocks for room, 0 by TTL; 0 of them were asked for again",
+        "written  0 blocks",
     ]
 
 
 def test_the_result_as_json(trace: Path, capsys: Capture) -> None:
-    assert run(["simulate", str(trace), "--policy", "OPT", "--capacity", "2", "--json"]) == ExitCode.OK
+    assert run(["simulate", str(trace), "--policy", "OPT", "--capacity", "2", "--json", "-"]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)
     assert found["policy"] == "OPT"
     assert found["evictions"] is None
@@ -56,7 +58,7 @@ def test_golden_values_of_the_conversation_trace(
 ) -> None:
     if not CONVERSATION.exists():
         pytest.skip("the Mooncake conversation trace is not beside this checkout (../shared/traces)")
-    args = ["simulate", str(CONVERSATION), "--policy", policy, "--capacity", str(capacity), "--json"]
+    args = ["simulate", str(CONVERSATION), "--policy", policy, "--capacity", str(capacity), "--json", "-"]
     assert run(args) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)
     assert found["token_hit_rate_last_half"] == pytest.approx(golden, abs=5e-7)
@@ -65,16 +67,62 @@ def test_golden_values_of_the_conversation_trace(
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--capacity", "0"], "should be greater than or equal to 1"),
-        (["--capacity", "8GB"], "unable to parse string as an integer"),
-        (["--capacity", "9", "--policy", "MRU"], "'MRU' is not one of"),
-        (["--capacity", "9", "--policy", "OPT", "--order", "forward"], "forward: OPT knows no order"),
-        ([], "Missing option '--capacity'"),
+        (["--capacity", "0"], "--capacity: 0 is less than 1 block"),
+        (["--capacity", "8XB"], "--capacity: '8XB' is not a size such as 18279 (blocks), 64GiB or 10%"),
+        (["--capacity", "8GiB"], "--capacity: 8 GiB needs the bytes of a token: give a model's shape"),
+        (["--capacity", "1KiB", "--bytes-per-token", "4"], "--capacity: 1 KiB holds no block of 2 KiB"),
+        (["--capacity", "9", "--policy", "MRU"], "--policy: 'MRU' is not one of LRU, FIFO, "),
+        (["--capacity", "9", "--ttl", "-1s"], "--ttl: '-1s' is not a duration"),
+        (["--capacity", "9", "--ttl", "nan"], "--ttl: 'nan' is not a duration"),
+        (["--capacity", "9", "--eviction-ratio", "1.5"], "--eviction-ratio: 1.5 is not within (0, 1]"),
+        (["--capacity", "9", "--eviction-ratio", "nan"], "--eviction-ratio: nan is not within (0, 1]"),
+        (["--capacity", "9", "--store-threshold", "0"], "--store-threshold: '0' is not a whole number"),
+        (["--capacity", "9", "--model-shape", "gpt-9"], "--model-shape: 'gpt-9' is neither a part"),
+        (
+            ["--capacity", "9", "--policy", "OPT", "--order", "forward"],
+            "--order: forward: OPT knows no order",
+        ),
+        (["--capacity", "9", "--policy", "OPT", "--ttl", "9s"], "--ttl: 9 s: OPT knows no ttl"),
     ],
 )
-def test_a_wrong_option_is_named(trace: Path, args: list[str], says: str, capsys: Capture) -> None:
+def test_a_wrong_option_is_told_in_one_line(trace: Path, args: list[str], says: str, capsys: Capture) -> None:
     assert run(["simulate", str(trace), *args]) == ExitCode.USAGE
-    assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith(f"kvtune: {says}")
+
+
+def test_a_capacity_is_needed(trace: Path, capsys: Capture) -> None:
+    assert run(["simulate", str(trace)]) == ExitCode.USAGE
+    assert "Missing option '--capacity'" in capsys.readouterr().err
+
+
+def test_sizes_in_bytes_and_shares(trace: Path, capsys: Capture) -> None:
+    for capacity in ("100%", "6KiB"):
+        args = ["simulate", str(trace), "--capacity", capacity, "--bytes-per-token", "4"]
+        assert run(args) == ExitCode.OK
+        assert "LRU with 3 blocks (100.0% of those)" in capsys.readouterr().out
+
+
+def test_a_capacity_above_the_trace_is_said_and_allowed(trace: Path, capsys: Capture) -> None:
+    assert run(["simulate", str(trace), "--capacity", "4"]) == ExitCode.OK
+    assert capsys.readouterr().err == (
+        "note: --capacity 4: more than the 3 distinct blocks of the trace: nothing leaves for want of room\n"
+    )
+
+
+def test_the_result_goes_to_a_file_beside_the_text(trace: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out.json"
+    assert run(["simulate", str(trace), "--capacity", "3", "--json", str(out)]) == ExitCode.OK
+    assert json.loads(out.read_text())["capacity_blocks"] == 3
+    assert capsys.readouterr().out.startswith("3 requests")
+
+
+def test_a_result_file_that_cannot_be_written_is_named(trace: Path, tmp_path: Path, capsys: Capture) -> None:
+    args = ["simulate", str(trace), "--capacity", "3", "--json", str(tmp_path / "none" / "out.json")]
+    assert run(args) == ExitCode.UNAVAILABLE
+    assert capsys.readouterr().err == f"kvtune: {tmp_path}/none/out.json: No such file or directory\n"
 
 
 def test_a_bad_line_is_named_with_its_number_field_and_value(trace: Path, capsys: Capture) -> None:
@@ -82,16 +130,14 @@ def test_a_bad_line_is_named_with_its_number_field_and_value(trace: Path, capsys
     assert run(["simulate", str(trace), "--capacity", "3"]) == ExitCode.USAGE
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.splitlines() == [
-        f"kvtune: {trace}: line 4: timestamp: -1 is not a number of milliseconds >= 0"
-    ]
+    assert told.err.splitlines() == [f"kvtune: {trace}:4: timestamp: -1 is not a number of milliseconds >= 0"]
 
 
 def test_a_request_that_holds_a_block_twice_is_refused(trace: Path, capsys: Capture) -> None:
     row = {"timestamp": 3000, "input_length": 1500, "output_length": 5, "hash_ids": [0, 1, 0]}
     trace.write_text(trace.read_text() + json.dumps(row) + "\n")
     assert run(["simulate", str(trace), "--capacity", "1", "--order", "forward"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == f"kvtune: {trace}: line 4: hash_ids: holds block 0 more than once\n"
+    assert capsys.readouterr().err == f"kvtune: {trace}:4: hash_ids: holds block 0 more than once\n"
 
 
 def test_a_trace_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:

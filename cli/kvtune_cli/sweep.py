@@ -1,0 +1,169 @@
+"""`kvtune sweep`: what policies hit on a trace over capacities, TTLs and eviction ratios."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvtune_cli.exits import ExitCode
+from kvtune_cli.lab_options import (
+    BytesPerToken,
+    JsonTarget,
+    ModelShapeText,
+    bytes_of_a_token,
+    capacities,
+    listed,
+    policy_of,
+    ratio_of,
+    threshold_of,
+    ttl_of,
+    wrong,
+)
+from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
+from kvtune_cli.output import tell, writing
+from kvtune_cli.sweep_outputs import SweepOutputs
+from kvtune_lab.setups import Grid, Order, Policy, Setup
+
+if TYPE_CHECKING:
+    from kvtune_lab.simulation import Simulation
+    from kvtune_lab.sweep.results import ResultFile
+
+ALL = "all"
+CAPACITIES = "1%,2%,5%,10%,20%,40%"
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where setups run."""
+
+    jobs: int
+    dask: str | None
+
+    def rows(self, trace: Trace, setups: Sequence[Setup]) -> Iterator["Simulation"]:
+        """Simulate them all; rows as they come."""
+        if self.dask is not None:
+            from kvtune_lab.sweep.cluster import run_on_cluster
+
+            return run_on_cluster(self.dask, trace.requests, setups)
+        from kvtune_lab.sweep.run import run_here
+
+        return run_here(trace.requests, setups, jobs=self.jobs)
+
+
+def sweep(
+    trace: Annotated[Path, typer.Argument(help="A trace of requests, also .gz or .zst.")],
+    policies: Annotated[str, typer.Option("--policies", help=f"Of {', '.join(Policy)}.")] = ALL,
+    capacity: Annotated[
+        str, typer.Option("--capacities", help="Blocks, bytes (64GiB) or shares of the distinct blocks.")
+    ] = CAPACITIES,
+    ttls: Annotated[str, typer.Option("--ttls", help="Such as none,90s,10m.")] = "none",
+    eviction_ratios: Annotated[str, typer.Option("--eviction-ratios", help="Such as none,0.1.")] = "none",
+    store_thresholds: Annotated[str, typer.Option("--store-thresholds", help="Such as 1,2.")] = "1",
+    order: Annotated[
+        Order, typer.Option("--order", help="forward: head first, nothing pinned; OPT knows none.")
+    ] = Order.TAIL,
+    bytes_per_token: BytesPerToken = None,
+    model_shape: ModelShapeText = None,
+    skip_bad: SkipBad = 0,
+    session_starts: SessionStarts = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Cores to use; default: all.")] = None,
+    dask: Annotated[
+        str | None, typer.Option("--dask", help="Run on this Dask cluster, such as tcp://host:8786.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep finished rows here, and go on with those there.")
+    ] = None,
+    json: JsonTarget = None,
+    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
+    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+) -> None:
+    """Replay a trace through every combination of the choices, and compare them.
+
+    Example: kvtune sweep trace.jsonl.gz --policies LRU,ARC,OPT --capacities 1%,10% --out sweep.jsonl
+
+    Interrupted, the same command with the same --out goes on where it was.
+    """
+    where = _Where(_cores(jobs), dask)
+    outputs = SweepOutputs(trace, json, parquet, plots, plot_format)
+    grid = Grid(
+        policies=list(Policy) if policies == ALL else listed("--policies", policies, policy_of),
+        capacities_blocks=(),
+        ttls_seconds=listed("--ttls", ttls, ttl_of),
+        eviction_ratios=listed("--eviction-ratios", eviction_ratios, ratio_of),
+        store_thresholds=listed("--store-thresholds", store_thresholds, threshold_of),
+        order=order,
+    )
+    sizes = listed("--capacities", capacity, str)
+    token_bytes = bytes_of_a_token(bytes_per_token, model_shape)
+    outputs.check()
+    read = read_trace(trace, skip_bad=skip_bad, session_starts=session_starts)
+    blocks = sorted(capacities("--capacities", sizes, read, token_bytes))
+    done, left = _run(read, replace(grid, capacities_blocks=blocks).setups(), where, out)
+    outputs.put(done, block_tokens=read.block_tokens, bytes_per_token=token_bytes)
+    if left:
+        _tell_left(len(done), left, out)
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+def _cores(jobs: int | None) -> int:
+    if jobs is None:
+        return len(os.sched_getaffinity(0))
+    if jobs < 1:
+        wrong("--jobs", f"{jobs} is less than 1")
+    return jobs
+
+
+def _run(
+    trace: Trace, setups: Sequence[Setup], where: _Where, out: Path | None
+) -> tuple[list["Simulation"], int]:
+    """Simulate what is not kept yet; the finished rows in the order of the setups, and how many are left."""
+    with ExitStack() as stack:
+        file = None if out is None else stack.enter_context(_result_file(out, trace))
+        done = {} if file is None else {setup: file.kept[setup] for setup in setups if setup in file.kept}
+        if done:
+            tell(f"{out}: {len(done)} of {len(setups)} rows are there")
+        advance = stack.enter_context(_progress(len(setups), len(done)))
+        with suppress(KeyboardInterrupt):
+            for row in where.rows(trace, [setup for setup in setups if setup not in done]):
+                if file is not None:
+                    file.add(row)
+                done[row.setup] = row
+                advance()
+    rows = [done[setup] for setup in setups if setup in done]
+    return rows, len(setups) - len(rows)
+
+
+def _result_file(out: Path, trace: Trace) -> "ResultFile":
+    """Open the result file; ends the command where it holds those of something else."""
+    from kvtune_lab.sweep.origin import origin_of
+    from kvtune_lab.sweep.results import OtherResults, ResultFile
+
+    try:
+        with writing(out):
+            return ResultFile(out, origin_of(trace.requests))
+    except OtherResults as error:
+        wrong("--out", error)
+
+
+@contextmanager
+def _progress(total: int, completed: int) -> Iterator[Callable[[], None]]:
+    """A bar on the terminal, if stderr is one; what it gives counts one row."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("sweep"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("sweep", total=total, completed=completed)
+        yield lambda: progress.advance(task)
+
+
+def _tell_left(done: int, left: int, out: Path | None) -> None:
+    """Say how an interrupted sweep goes on."""
+    kept = "nothing is kept without --out" if out is None else f"kept in {out}: the same command goes on"
+    tell(f"kvtune: interrupted: {done} of {done + left} rows are finished; {kept}")
