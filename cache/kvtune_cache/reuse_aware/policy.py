@@ -37,6 +37,7 @@ from kvtune_cache.reuse_aware.state import (
     BASE,
     BINS,
     CLASS,
+    DEPARTURES,
     ENDS,
     FEW,
     LAST,
@@ -55,7 +56,10 @@ from kvtune_cache.reuse_aware.state import (
 from kvtune_cache.signals import KIND, NOW, OUTPUT_TOKENS, POSITION
 
 MEMORY: Final = 10
-"""Blocks remembered after they left, in capacities."""
+"""For how many departures a block is remembered after its own, in capacities."""
+
+TURN: Final = 1 << 30
+"""Departures are numbered up to here, then from 0 again."""
 
 SAMPLES: Final = 32.0
 """Blocks of an average request that are learned from."""
@@ -142,6 +146,8 @@ def reuse_evict(cache: Cache, capacity: int) -> int:
     leave(table, x)
     _let_go(cache, x)
     link(table, x, GHOST_RECENT)
+    reuse.blocks.newer[x] = reuse.numbers[DEPARTURES]
+    reuse.numbers[DEPARTURES] = (reuse.numbers[DEPARTURES] + 1) % TURN
     reuse_trim(cache, capacity)
     return x
 
@@ -168,10 +174,13 @@ def reuse_adopt(cache: Cache, x: int) -> None:
 
 
 def reuse_trim(cache: Cache, capacity: int) -> None:
-    """Remember no more blocks than the capacity allows."""
-    table = cache.table
-    while table.state[SIZES + GHOST_RECENT] > MEMORY * capacity:
-        reuse_forget(cache, table.before[len(table.where) + GHOST_RECENT])
+    """Forget the blocks since whose departure more others have left than the capacity allows."""
+    blocks, before, departures = cache.reuse.blocks, cache.table.before, cache.reuse.numbers[DEPARTURES]
+    end = len(cache.table.where) + GHOST_RECENT
+    x = before[end]
+    while x != end and (departures - blocks.newer[x]) % TURN >= MEMORY * capacity:
+        reuse_forget(cache, x)
+        x = before[end]
 
 
 def reuse_forget(cache: Cache, x: int) -> None:

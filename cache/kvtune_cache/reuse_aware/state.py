@@ -56,6 +56,8 @@ class Blocks(NamedTuple):
     """Resident blocks whose parent it is."""
 
     newer: Integers
+    """Of a leaf its neighbour; of a block that has left and is remembered the number of its departure."""
+
     older: Integers
 
 
@@ -150,8 +152,8 @@ class Reuse(NamedTuple):
     reals: Floats
 
 
-USED, ROOT, FREE, REQUESTS, NEXT_FIT, THRESHOLD, CLASS, LAST = 0, 1, 2, 3, 4, 5, 6, 7
-NUMBERS: Final = 8
+USED, ROOT, FREE, REQUESTS, NEXT_FIT, THRESHOLD, CLASS, LAST, DEPARTURES = 0, 1, 2, 3, 4, 5, 6, 7, 8
+NUMBERS: Final = 9
 """Slots of `numbers`: slots in use; root of the tree in use; first free cohort; requests; number of the
 request that fits next; sampling threshold of 2^24; class part and last position of the request being
 served."""
