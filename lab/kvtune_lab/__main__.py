@@ -1,7 +1,8 @@
 """Run the lab's long jobs as processes of their own: `python -m kvtune_lab drive --help`.
 
 Started by the command line. Prints one JSON object a line: {"event": "prefilled", ...} once, {"event":
-"ended", ...} last, or {"event": "failed", "reason": ...} and exit code 2 for bad input.
+"ended", ...} last, or {"event": "failed", "reason": ...} and exit code 2 for bad input. `record` writes
+generated requests as a trace, for those who have none at hand.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from kvtune_lab.clock import ScaledClock
@@ -19,15 +21,17 @@ from kvtune_lab.generator import generate
 from kvtune_lab.posting import PostingConfig
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.mooncake import repeat_mooncake
+from kvtune_lab.readers.recording import Recorded, write_recording
 from kvtune_lab.traffic import Request
+
+RECORDED_BLOCK_TOKENS = 128
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m kvtune_lab", description=__doc__)
-    drive = top.add_subparsers(dest="job", required=True).add_parser(
-        "drive", help="send a workload to replay agents on the scaled clock"
-    )
+    jobs = top.add_subparsers(dest="job", required=True)
+    drive = jobs.add_parser("drive", help="send a workload to replay agents on the scaled clock")
     drive.add_argument("--agents", required=True, help="addresses, separated by commas")
     drive.add_argument("--token-file", type=Path, help="file with the bearer token")
     drive.add_argument("--origin", type=float, required=True, help="unix seconds of virtual second 0")
@@ -38,6 +42,11 @@ def parser() -> argparse.ArgumentParser:
     drive.add_argument("--prefill", type=float, default=1200.0, help="virtual seconds sent before the origin")
     drive.add_argument("--batch", type=float, default=5.0, help="virtual seconds per batch")
     drive.add_argument("--stop-on-eof", action="store_true", help="stop when standard input closes")
+    record = jobs.add_parser("record", help="write generated chat as a trace")
+    record.add_argument("file", type=Path, help="where to; kvtune's own format of recordings")
+    record.add_argument("--requests", type=int, default=10_000, help="how many")
+    record.add_argument("--rate", type=float, default=5.0, help="requests per second")
+    record.add_argument("--seed", type=int, default=1, help="seed of the generator")
     return top
 
 
@@ -73,6 +82,28 @@ async def drive(arguments: argparse.Namespace) -> None:
         _say({"event": "ended", **tally.as_json()})
 
 
+def record(arguments: argparse.Namespace) -> None:
+    """Write generated requests; raises ValueError, or OSError where the file cannot be written."""
+    if arguments.requests < 1:
+        raise ValueError(f"requests: {arguments.requests} is less than 1")
+    requests = generate(
+        requests_per_second=arguments.rate, seed=arguments.seed, block_tokens=RECORDED_BLOCK_TOKENS
+    )
+    rows = (
+        Recorded(
+            arrival_s=request.arrival_s,
+            blocks=request.blocks,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=request.output_tokens,
+            session=str(request.session),
+        )
+        for request in islice(requests, arguments.requests)
+    )
+    with arguments.file.open("w", encoding="utf-8") as file:
+        written = write_recording(file, rows, block_tokens=RECORDED_BLOCK_TOKENS)
+    _say({"event": "recorded", "requests": written, "file": str(arguments.file)})
+
+
 async def _say_prefilled(tally: DriverTally) -> None:
     await tally.prefilled.wait()
     _say({"event": "prefilled", **tally.as_json()})
@@ -98,7 +129,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
-        asyncio.run(drive(arguments))
+        if arguments.job == "record":
+            record(arguments)
+        else:
+            asyncio.run(drive(arguments))
     except (TraceError, ValueError, OSError) as error:
         _say({"event": "failed", "reason": str(error)})
         return 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvtune_lab.__main__ import main, parser
+from kvtune_lab.readers.load import load
 
 
 def test_a_bad_trace_ends_with_one_line_that_says_which(
@@ -36,3 +37,24 @@ def test_the_driver_stops_when_its_input_closes() -> None:
 
 def test_help_names_every_job() -> None:
     assert "drive" in parser().format_help()
+    assert "record" in parser().format_help()
+
+
+def test_generated_requests_are_recorded_as_a_trace(tmp_path: Path) -> None:
+    file = tmp_path / "chat.jsonl"
+    assert main(["record", str(file), "--requests", "200", "--seed", "3"]) == 0
+    loaded = load(file)
+    assert len(loaded.requests.starts) - 1 == 200
+    assert loaded.sessions is not None
+
+
+def test_a_recording_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", str(tmp_path / "t"), "--requests", "0"]) == 2
+    assert json.loads(capsys.readouterr().out)["reason"] == "requests: 0 is less than 1"
+
+
+def test_a_recording_that_cannot_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["record", str(tmp_path / "none" / "t")]) == 2
+    assert "No such file or directory" in json.loads(capsys.readouterr().out)["reason"]
