@@ -56,6 +56,7 @@ def _settings(chosen: argparse.Namespace) -> AgentSettings:
         origin=chosen.origin,
         speed=chosen.speed,
         keep_seconds=chosen.keep_seconds,
+        return_after_seconds=chosen.return_after,
         tls_cert_file=chosen.tls_cert_file,
         tls_key_file=chosen.tls_key_file,
     )
@@ -78,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--origin", default=0.0, type=float, help="unix time at which a scaled clock starts")
     parser.add_argument("--speed", default=1.0, type=float, help="engine seconds in one wall second")
     parser.add_argument("--keep-seconds", default=None, type=float, help="how long counters are kept")
+    parser.add_argument(
+        "--return-after", default=None, type=float, help="engine seconds from a fallback to LRU to a return"
+    )
     parser.add_argument(
         "--tls-cert-file", default=None, type=Path, help="PEM chain: serve https (restart to renew)"
     )

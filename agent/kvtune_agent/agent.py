@@ -19,6 +19,7 @@ from kvtune_agent.tokens import TokenFile
 from kvtune_api.errors import Corrupt, Problem, SpecError, Unavailable
 from kvtune_api.wire import Push, Report, Role, Running
 from kvtune_cache.constants import PRESETS
+from kvtune_cache.guard import GuardRules
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Agent:
             counters=found.counters if isinstance(found, Snapshot) else None,
             missing=str(found) if isinstance(found, Missed) else None,
             reuse=self.engine.reuse(),
+            fallback=self.engine.fallback,
         )
 
     def beat(self) -> None:
@@ -93,6 +95,12 @@ class Agent:
         self._lapse()
         self.engine.follow()
         self._beat_at = self.clock.monotonic()
+
+    def restore_policy(self) -> Report:
+        """Run the eviction policy asked for again, if it has fallen back to LRU; tell how it is now."""
+        if self.engine.restore():
+            log.info("eviction policy restored on command", extra=self._where(self._held))
+        return self.report()
 
     def is_alive(self) -> bool:
         """Whether the heartbeat beats."""
@@ -174,7 +182,8 @@ def _engine(settings: AgentSettings, clock: Clock) -> ReplayEngine:
     constants = PRESETS.get(settings.preset)
     if constants is None:
         raise SpecError(Problem("preset", f"{settings.preset!r} is not one of {', '.join(sorted(PRESETS))}"))
-    return ReplayEngine(constants, settings.config, clock, keep_seconds=settings.kept_seconds)
+    guard = GuardRules(quiet_seconds=settings.return_after_seconds)
+    return ReplayEngine(constants, settings.config, clock, keep_seconds=settings.kept_seconds, guard=guard)
 
 
 def _run_restored(engine: Engine, held: Held, state: StateDir) -> None:

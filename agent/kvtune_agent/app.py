@@ -71,6 +71,7 @@ def create_app(agent: Agent, tokens: TokenFile) -> FastAPI:
     )
     _add_refusals(app)
     _add_config(app, agent, tokens)
+    _add_eviction(app, agent, tokens)
     _add_report(app, agent)
     _add_health(app, agent)
     if isinstance(agent.engine, ReplayEngine):
@@ -108,6 +109,18 @@ def _add_config(app: FastAPI, agent: Agent, tokens: TokenFile) -> None:
     @app.get("/v1/config", summary="What the agent runs", responses={200: {"model": Running}})
     async def get_config() -> JSONResponse:
         return JSONResponse(dump(agent.running()))
+
+
+def _add_eviction(app: FastAPI, agent: Agent, tokens: TokenFile) -> None:
+    @app.post(
+        "/v1/eviction/restore",
+        summary="Run the eviction policy asked for again",
+        description="After a fallback to LRU (`fallback` in the report); changes nothing where it runs.",
+        responses={200: {"model": Report}, 401: REFUSALS[401], 503: REFUSALS[503]},
+    )
+    async def post_restore(authorization: Annotated[str | None, Header()] = None) -> JSONResponse:
+        _authorize(tokens, authorization)
+        return JSONResponse(dump(agent.restore_policy()))
 
 
 def _add_report(app: FastAPI, agent: Agent) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from kvtune_api.knobs import CacheConfig
-from kvtune_api.wire import Counters, Geometry, Histogram, KnobSupport, Load, ReuseAges
+from kvtune_api.wire import Counters, Fallback, Geometry, Histogram, KnobSupport, Load, ReuseAges
 
 
 class Missed(StrEnum):
@@ -94,6 +94,20 @@ class Engine(Protocol):
 
     def reuse(self) -> ReuseAges | None:
         """Ages at re-touch over the last hour; None where there is nothing to say."""
+        ...
+
+    @property
+    def fallback(self) -> Fallback | None:
+        """Why it evicts by LRU in place of the policy asked for; None while it does not."""
+        ...
+
+    @property
+    def fallbacks(self) -> Mapping[str, int]:
+        """How often it has fallen back to LRU, by reason; empty where it never did."""
+        ...
+
+    def restore(self) -> bool:
+        """Run the policy asked for again after a fallback; False where it runs already."""
         ...
 
     def host_used_bytes(self) -> float | None:

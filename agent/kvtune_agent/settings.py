@@ -24,8 +24,10 @@ class AgentSettings:
 
     `config` is what the engine starts with; it is the incumbent until another one is pushed. `origin` (unix
     seconds) and `speed` make the engine's clock. `keep_seconds` (engine seconds) is how long counters are
-    kept for `report?at=`. Port 0 lets the system choose. With `tls_cert_file` (a chain) and
-    `tls_key_file`, both PEM, it serves https; they are read at the start, so renewed ones need a restart."""
+    kept for `report?at=`. After a fallback to LRU the policy asked for returns when there was no cause for
+    `return_after_seconds` (engine seconds), else on command. Port 0 lets the system choose. With
+    `tls_cert_file` (a chain) and `tls_key_file`, both PEM, it serves https; they are read at the start, so
+    renewed ones need a restart."""
 
     name: str
     config: CacheConfig
@@ -38,6 +40,7 @@ class AgentSettings:
     origin: float = 0.0
     speed: float = 1.0
     keep_seconds: float | None = None
+    return_after_seconds: float | None = None
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
 
@@ -82,6 +85,9 @@ class AgentSettings:
             found.append(Problem("origin", f"{self.origin} is not a finite number of seconds"))
         if not 0 < self.speed <= SPEED_MAX:
             found.append(Problem("speed", f"{self.speed} is not within (0, {SPEED_MAX:g}]"))
+        quiet = self.return_after_seconds
+        if quiet is not None and not 0 < quiet <= KEEP_SECONDS_MAX:
+            found.append(Problem("returnAfterSeconds", f"{quiet} is not within (0, {KEEP_SECONDS_MAX:g}]"))
         keep = self.keep_seconds
         if keep is not None and not KEEP_SECONDS_MIN <= keep <= KEEP_SECONDS_MAX:
             found.append(

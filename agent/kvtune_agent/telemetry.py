@@ -41,6 +41,7 @@ class AgentCollector(Collector):
             Name.AGENT_STARTED_AT, "Engine time at which the counters began.", agent.engine.started_at
         )
         yield from _configuration(running)
+        yield from _fallback(agent)
         used = agent.engine.host_used_bytes()
         if used is not None:
             yield _gauge(Name.AGENT_HOST_USED, "Host memory that holds blocks.", used)
@@ -64,6 +65,15 @@ def _info(agent: Agent, running: Running) -> Metric:
     family = GaugeMetricFamily(Name.AGENT_INFO, "What this agent is.", labels=list(labels))
     family.add_metric(list(labels.values()), 1)
     return family
+
+
+def _fallback(agent: Agent) -> Iterator[Metric]:
+    fallen = float(agent.engine.fallback is not None)
+    yield _gauge(Name.AGENT_FALLBACK, "1 while LRU runs in place of the policy asked for.", fallen)
+    falls = CounterMetricFamily(Name.AGENT_FALLBACKS, "Fallbacks to LRU.", labels=[LABEL_REASON])
+    for reason, count in sorted(agent.engine.fallbacks.items()):
+        falls.add_metric([reason], count)
+    yield falls
 
 
 def _configuration(running: Running) -> Iterator[Metric]:

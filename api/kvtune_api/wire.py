@@ -166,6 +166,19 @@ class KnobSupport:
 
 
 @frozen
+class Fallback:
+    """Why an engine evicts by plain LRU in place of the policy that it was asked to run."""
+
+    reason: Annotated[str, Field(max_length=64)]
+    """`LowReuse` or `PolicyFailed`."""
+
+    message: Annotated[str, Field(max_length=512)]
+    """The same with numbers, or the error."""
+
+    since: Moment
+
+
+@frozen
 class Load:
     """Figures for matching agents into pairs, over the last minutes; None: too little traffic to say."""
 
@@ -196,6 +209,8 @@ class Report:
     """Why `counters` is absent: a `Missing` reason."""
 
     reuse: ReuseAges | None = None
+    fallback: Fallback | None = None
+    """Absent while the engine runs the eviction policy of `running`."""
 
 
 @frozen

@@ -34,6 +34,10 @@ def agent(
     keep_seconds: Annotated[
         float | None, typer.Option("--keep-seconds", help="Engine seconds for which counters are kept.")
     ] = None,
+    return_after: Annotated[
+        float | None,
+        typer.Option("--return-after", help="Engine seconds without a cause that end a fallback to LRU."),
+    ] = None,
     tls_cert_file: Annotated[
         Path | None, typer.Option("--tls-cert-file", help="PEM chain: serve https. Restart to renew it.")
     ] = None,
@@ -64,6 +68,7 @@ def agent(
         origin=origin,
         speed=speed,
         keep_seconds=keep_seconds,
+        return_after_seconds=return_after,
         tls_cert_file=tls_cert_file,
         tls_key_file=tls_key_file,
     )

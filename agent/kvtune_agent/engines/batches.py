@@ -1,5 +1,6 @@
 """Batches of requests for a replay: the body of `POST /v1/replay` and its checks."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +10,9 @@ from kvtune_api.codec import frozen
 from kvtune_api.errors import Problem, SpecError
 
 TOKENS_MAX = 100_000_000
+SLICE_BLOCKS = 4096
+"""About 4 ms of serving at the 1 us a block that was measured."""
+
 BLOCKS_MAX = 65_536
 """Blocks of one request (8 M tokens): it is served in one go, so it bounds how long a lease check waits."""
 
@@ -80,3 +84,15 @@ def check_batch(batch: ReplayBatch, *, latest_until: float) -> None:
                 "until", f"{batch.until} is too far ahead of the engine's clock, at most {latest_until:.0f}"
             )
         )
+
+
+def slices(requests: Sequence[ReplayRequest]) -> Iterator[Sequence[ReplayRequest]]:
+    """Cut requests into runs of about `SLICE_BLOCKS` blocks (a request counts as at least 16)."""
+    start, blocks = 0, 0
+    for i, request in enumerate(requests):
+        blocks += max(16, len(request[4]))
+        if blocks >= SLICE_BLOCKS:
+            yield requests[start : i + 1]
+            start, blocks = i + 1, 0
+    if start < len(requests):
+        yield requests[start:]

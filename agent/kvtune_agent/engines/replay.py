@@ -9,26 +9,22 @@ A batch is served in slices with a turn of the event loop between them, so that 
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kvtune_agent.clock import Clock
 from kvtune_agent.engine import Missed, Snapshot
-from kvtune_agent.engines.batches import QueueFull, ReplayBatch, Replayed, ReplayRequest, check_batch
+from kvtune_agent.engines.batches import QueueFull, ReplayBatch, Replayed, ReplayRequest, check_batch, slices
 from kvtune_agent.engines.grid import GridRows, grid_at_or_before
+from kvtune_agent.engines.guarded import GuardedPolicy
+from kvtune_agent.engines.load import load_of
 from kvtune_agent.engines.reuse_window import ReuseWindow
-from kvtune_agent.engines.rows import (
-    DEVICE_HITS,
-    HOST_HITS,
-    PROMPT,
-    REQUESTS,
-    QueueTimes,
-    row_of,
-    snapshot_of,
-)
+from kvtune_agent.engines.rows import QueueTimes, row_of, snapshot_of
 from kvtune_agent.engines.translate import own_values, settings_of
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.wire import GRID_SECONDS, Geometry, KnobSupport, Load, ReuseAges
+from kvtune_api.wire import GRID_SECONDS, Fallback, Geometry, KnobSupport, Load, ReuseAges
 from kvtune_cache.constants import EngineConstants
+from kvtune_cache.guard import GuardRules
 from kvtune_cache.serving import ServingModel
 from kvtune_cache.tiers import CacheSettings
 
@@ -37,10 +33,6 @@ VERSION = "1"
 
 GRACE_SECONDS = 10.0
 PENDING_MAX = 20_000
-SLICE_BLOCKS = 4096
-"""About 4 ms of serving at the 1 us a block that was measured."""
-
-LOAD_SECONDS = 300
 AHEAD_SECONDS = 3600.0
 """How far ahead of the clock a batch may end, engine seconds, beside a wall minute."""
 
@@ -49,15 +41,24 @@ class ReplayEngine:
     """Implement `kvtune_agent.engine.Engine` over a `ServingModel`, fed by `replay`."""
 
     def __init__(
-        self, constants: EngineConstants, config: CacheConfig, clock: Clock, *, keep_seconds: float
+        self,
+        constants: EngineConstants,
+        config: CacheConfig,
+        clock: Clock,
+        *,
+        keep_seconds: float,
+        guard: GuardRules | None = None,
+        serving: Callable[[EngineConstants, CacheSettings], ServingModel] = ServingModel,
     ) -> None:
         """Start empty with a complete configuration; raises `SpecError` as `check` does and for unset
-        knobs."""
+        knobs. `serving` makes the model, empty."""
         self._constants = constants
         self._clock = clock
         self._keep_seconds = keep_seconds
         self._own = own_values(config)
         self._settings = settings_of(self._own, constants)
+        self._rules = guard if guard is not None else GuardRules()
+        self._serving = serving
         self._turn = asyncio.Lock()
         self._pending = 0
         self._applied_until: float | None = None
@@ -106,8 +107,18 @@ class ReplayEngine:
 
     @property
     def settings(self) -> CacheSettings:
-        """What the model runs."""
-        return self._settings
+        """What the model runs: what was asked for, or LRU in place of its policy."""
+        return replace(self._settings, policy=self._guarded.policy)
+
+    @property
+    def fallback(self) -> Fallback | None:
+        """Why LRU runs in place of the policy asked for."""
+        return self._guarded.fallback
+
+    @property
+    def fallbacks(self) -> Mapping[str, int]:
+        """How often it fell back, by reason."""
+        return self._guarded.falls
 
     def check(self, config: CacheConfig) -> None:
         """Raise `SpecError` for a host tier smaller than one block."""
@@ -116,7 +127,15 @@ class ReplayEngine:
     def apply(self, config: CacheConfig) -> None:
         """Run a configuration from the watermark on; an unset knob goes back to the start's value."""
         self._settings = self._translated(config)
-        self._model.reconfigure(self._settings, self._model.now_s)
+        self._guarded.ask(self._settings.policy, self._model.now_s, self._model.reuse.snapshot())
+        self._put_in_force()
+
+    def restore(self) -> bool:
+        """Run the policy asked for again; False where it runs already."""
+        if not self._guarded.restore(self._model.now_s):
+            return False
+        self._put_in_force()
+        return True
 
     async def replay(self, batch: ReplayBatch) -> Replayed | QueueFull:
         """Serve a batch after all batches before it. Raises `SpecError` for a bad one, nothing has
@@ -160,19 +179,7 @@ class ReplayEngine:
 
     def load(self) -> Load:
         """Rates over the last 5 minutes of the engine's clock, or what there is of them."""
-        newest = self._grid.newest_at
-        first = self._grid.row_at_or_after(newest - LOAD_SECONDS) if newest is not None else None
-        last = self._grid.row(newest) if newest is not None else None
-        if newest is None or first is None or last is None or first[0] == newest:
-            return Load(span_seconds=0.0)
-        span = newest - first[0]
-        prompt = last[PROMPT] - first[1][PROMPT]
-        hits = sum(last[column] - first[1][column] for column in (DEVICE_HITS, HOST_HITS))
-        return Load(
-            span_seconds=span,
-            request_rate=(last[REQUESTS] - first[1][REQUESTS]) / span,
-            hit_rate=hits / prompt if prompt > 0 else None,
-        )
+        return load_of(self._grid)
 
     def reuse(self) -> ReuseAges | None:
         """Ages at re-touch over the last hour; None while no block was touched."""
@@ -185,12 +192,20 @@ class ReplayEngine:
     def _begin(self) -> None:
         """Begin (or begin anew) with an empty model and no closed grid time."""
         self._started_at = self._clock.now()
-        self._model = ServingModel(self._constants, self._settings)
+        self._model = self._serving(self._constants, self._settings)
+        self._guarded = self._watched(self._started_at)
         self._queue = QueueTimes()
         self._grid = GridRows(self._keep_seconds)
         self._reuse = ReuseWindow()
         self._watermark: float | None = None
         self._next_close = None
+
+    def _watched(self, since: float) -> GuardedPolicy:
+        """The policy asked for under a guard that judges what comes from `since` on."""
+        return GuardedPolicy(self._settings.policy, self._rules, since, self._model.reuse.snapshot())
+
+    def _put_in_force(self) -> None:
+        self._model.reconfigure(self.settings, self._model.now_s)
 
     def _translated(self, config: CacheConfig) -> CacheSettings:
         return settings_of({**self._own, **point(config)}, self._constants)
@@ -202,7 +217,7 @@ class ReplayEngine:
         repeated = sum(done is not None and request[0] <= done for request in requests)
         seen = sum(closed is not None and request[0] <= closed for request in requests)
         before = self._model.totals.errors
-        for piece in _slices(requests[seen:]):
+        for piece in slices(requests[seen:]):
             self._serve(piece)
             await asyncio.sleep(0)
         self._applied_until = batch.until if done is None else max(done, batch.until)
@@ -222,6 +237,7 @@ class ReplayEngine:
             self._begin()
         if self._next_close is None:
             self._next_close = grid_at_or_before(first)
+            self._guarded = self._watched(first)
         if self._reuse.is_empty:
             self._reuse.note(first, self._model.reuse.snapshot())
 
@@ -234,6 +250,11 @@ class ReplayEngine:
                 served = serve(arrival, blocks, prompt_tokens, root)
             except ValueError:
                 totals.errors += 1
+            except Exception as error:
+                if not self._guarded.failed(arrival, error):
+                    raise
+                totals.errors += 1
+                self._put_in_force()
             else:
                 observe(served.queue_seconds)
 
@@ -256,18 +277,9 @@ class ReplayEngine:
         for closing in range(at, last + 1, GRID_SECONDS):
             self._model.advance(closing)
             self._grid.close(closing, row_of(self._model, self._queue))
+            counts = self._model.reuse.snapshot()
+            if self._guarded.observe(closing, counts):
+                self._put_in_force()
             if self._reuse.is_due(closing):
-                self._reuse.note(closing, self._model.reuse.snapshot())
+                self._reuse.note(closing, counts)
             self._next_close = closing + GRID_SECONDS
-
-
-def _slices(requests: Sequence[ReplayRequest]) -> Iterator[Sequence[ReplayRequest]]:
-    """Cut requests into runs of about `SLICE_BLOCKS` blocks (a request counts as at least 16)."""
-    start, blocks = 0, 0
-    for i, request in enumerate(requests):
-        blocks += max(16, len(request[4]))
-        if blocks >= SLICE_BLOCKS:
-            yield requests[start : i + 1]
-            start, blocks = i + 1, 0
-    if start < len(requests):
-        yield requests[start:]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kvtune_agent.engines.batches import QueueFull, ReplayBatch
-from kvtune_agent.engines.replay import PENDING_MAX, SLICE_BLOCKS
+from kvtune_agent.engines.batches import SLICE_BLOCKS, QueueFull, ReplayBatch
+from kvtune_agent.engines.replay import PENDING_MAX
 from tests.agent.engines.replaying import T, new_engine, replayed
 from tests.agent.fake_clock import FakeClock
 from tests.agent.samples import batch
