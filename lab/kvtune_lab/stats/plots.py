@@ -1,0 +1,167 @@
+"""Draw the statistics of a trace: reuse intervals with their laws, working sets, users, arrivals.
+
+Called by `kvtune trace stats --plots DIR`. Figures are made without a display.
+"""
+
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from kvtune_lab.readers.loaded import Arrivals, ClientRates, Reals
+from kvtune_lab.stats.arrivals import BIN_SECONDS, counts_per_bin
+from kvtune_lab.stats.intervals import cumulative, describe
+from kvtune_lab.stats.report import TraceStats
+from kvtune_lab.stats.skew import reuse_by_user
+from kvtune_lab.stats.working_set import blocks_per_window
+
+_POINTS = 400
+_PANELS_A_ROW = 3
+_MOST_PANELS = 9
+_MEASURED: dict[str, Any] = {"color": "#1f77b4", "linewidth": 2.0, "label": "measured"}
+_LAW: dict[str, Any] = {"color": "#d62728", "linewidth": 1.4, "linestyle": "--"}
+
+
+def trace_figures(stats: TraceStats) -> Iterator[tuple[str, Figure]]:
+    """All plots of a trace with blocks, with the names of their files."""
+    times = np.asarray(stats.loaded.requests.times)
+    intervals = _intervals(stats)
+    if intervals is not None:
+        yield "reuse-intervals", intervals
+    yield "working-set", _working_set(stats)
+    reused = reuse_by_user(stats.talks.sessions, stats.hit_tokens)
+    if reused.sum() > 0:
+        users = "inferred sessions" if stats.talks.inferred else "sessions"
+        yield "users", _skew(reused, users, "reused tokens")
+    yield "arrivals", _arrivals(counts_per_bin(times), BIN_SECONDS)
+
+
+def arrival_figures(arrivals: Arrivals | ClientRates) -> Iterator[tuple[str, Figure]]:
+    """All plots of a trace without blocks."""
+    if isinstance(arrivals, Arrivals):
+        yield "arrivals", _arrivals(counts_per_bin(arrivals.times), BIN_SECONDS)
+        return
+    step = arrivals.step_seconds
+    counts = np.bincount((arrivals.times // step).astype(np.int64), arrivals.rates * step)
+    yield "arrivals", _arrivals(counts.astype(np.float64), step)
+    yield "users", _skew(reuse_by_user(arrivals.clients, arrivals.rates), "clients", "requests")
+
+
+def write_figures(figures: Iterator[tuple[str, Figure]], folder: Path, suffix: str) -> list[Path]:
+    """Write plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in figures:
+        path = folder / f"trace-{name}.{suffix}"
+        figure.savefig(path, dpi=144)
+        written.append(path)
+    return written
+
+
+def _intervals(stats: TraceStats) -> Figure | None:
+    """One panel for each class with reuse: the share of reuses that come within a time, and the best law."""
+    classes = [(k, name) for k, name in enumerate(stats.classes.names) if np.any(stats.seconds_of(k) > 0)]
+    if not classes:
+        return None
+    classes = sorted(classes, key=lambda numbered: -len(stats.seconds_of(numbered[0])))[:_MOST_PANELS]
+    across = min(len(classes), _PANELS_A_ROW)
+    down = ceil(len(classes) / across)
+    figure = Figure(figsize=(max(6.5, 3.9 * across), 3.1 * down + 0.6), layout="constrained")
+    figure.suptitle("Time until a block is wanted again, by class")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for spare in axes[len(classes) :]:
+        spare.remove()
+    for ax, (k, name) in zip(axes, sorted(classes), strict=False):
+        _interval_panel(ax, np.sort(stats.seconds_of(k)), name)
+    return figure
+
+
+def _interval_panel(ax: Axes, ordered: Reals, name: str) -> None:
+    ordered = ordered[ordered > 0]
+    chosen = np.linspace(0, len(ordered) - 1, min(_POINTS, len(ordered))).astype(np.int64)
+    ax.plot(ordered[chosen], (chosen + 1) / len(ordered), **_MEASURED)
+    fits = describe(ordered).fits
+    if fits:
+        grid = np.geomspace(ordered[0], ordered[-1], _POINTS)
+        label = f"{fits[0].law}, KS {fits[0].ks_distance:.3f}"
+        ax.plot(grid, cumulative(fits[0], grid), label=label, **_LAW)
+    ax.set_xscale("log")
+    ax.set_xlabel("seconds")
+    _percent(ax, "% of reuses within")
+    ax.set_ylim(0, 1.02)
+    ax.set_title(name, fontsize="medium")
+    ax.legend(fontsize="small", loc="lower right")
+
+
+def _working_set(stats: TraceStats) -> Figure:
+    options, loaded = stats.options, stats.loaded
+    counts = blocks_per_window(loaded.requests, loaded.distinct_blocks, options.window_seconds)
+    figure, ax = _single(f"Distinct blocks touched in each {options.window_seconds:g} s")
+    hours = np.arange(len(counts) + 1) * options.window_seconds / 3600
+    ax.stairs(counts, hours, fill=True, alpha=0.6, color="#1f77b4")
+    ax.set_xlabel("hours from the first request")
+    ax.set_ylabel("blocks")
+    ax.set_xlim(0, hours[-1])
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda blocks, _position: f"{blocks:,.0f}"))
+    if options.bytes_per_token is not None:
+        gib = options.bytes_per_token * loaded.block_tokens / 2**30
+
+        def in_gib(blocks: Any) -> Any:
+            return blocks * gib
+
+        def in_blocks(size: Any) -> Any:
+            return size / gib
+
+        beside = ax.secondary_yaxis("right", functions=(in_gib, in_blocks))
+        beside.set_ylabel("GiB")
+        beside.yaxis.set_major_formatter(FuncFormatter(lambda size, _position: f"{size:,.4g}"))
+    return figure
+
+
+def _skew(volumes: Reals, users: str, volume: str) -> Figure:
+    """The share of all that the largest users have."""
+    figure, ax = _single(f"Share of {volume} by {users}, the largest first")
+    share = np.concatenate(([0.0], np.cumsum(volumes) / volumes.sum()))
+    ax.plot(np.arange(len(share)) / len(volumes), share, **_MEASURED)
+    ax.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="all the same")
+    ax.axhline(0.9, color="#d62728", linewidth=1, linestyle=":", label="90 %")
+    ax.set_xlabel(f"% of {len(volumes):,} {users}")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _position: f"{100 * rate:g}"))
+    ax.set_xlim(0, 1)
+    _percent(ax, f"% of {volume}")
+    ax.set_ylim(0, 1.02)
+    ax.legend(loc="lower right")
+    return figure
+
+
+def _arrivals(counts: Reals, bin_seconds: float) -> Figure:
+    figure, ax = _single(f"Requests in each {bin_seconds:g} s")
+    hours = np.arange(len(counts) + 1) * bin_seconds / 3600
+    ax.stairs(counts, hours, color="#1f77b4", linewidth=0.9)
+    mean = float(counts.mean())
+    ax.axhline(mean, color="#d62728", linewidth=1, linestyle="--", label=f"mean {mean:,.3g}")
+    ax.set_xlabel("hours from the first request")
+    ax.set_ylabel("requests")
+    ax.set_xlim(0, hours[-1])
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="upper right")
+    return figure
+
+
+def _single(title: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    figure.suptitle(title)
+    ax = figure.subplots()
+    ax.grid(visible=True, alpha=0.3)
+    return figure, ax
+
+
+def _percent(ax: Axes, label: str) -> None:
+    ax.set_ylabel(label)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda rate, _position: f"{100 * rate:g}"))
+    ax.grid(visible=True, alpha=0.3)

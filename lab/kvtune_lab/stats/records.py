@@ -1,0 +1,53 @@
+"""Statistics as plain data: one document for JSON, one flat row a class for Parquet."""
+
+from dataclasses import asdict
+from typing import Any
+
+from kvtune_lab.stats.report import ArrivalReport, ClassStats, Report
+
+
+def document(report: Report | ArrivalReport) -> dict[str, Any]:
+    """Everything, nested, as JSON takes it."""
+    data = asdict(report)
+    if isinstance(report, Report):
+        sizes = {"distinct_gib": report.working_set.distinct_gib, "peak_gib": report.working_set.peak_gib}
+        data["working_set"] |= sizes
+    return data
+
+
+def class_rows(report: Report) -> list[dict[str, Any]]:
+    """The whole first, then each class; the same columns in each row."""
+    return [_class_row(stats) for stats in (report.whole, *report.classes)]
+
+
+def _class_row(stats: ClassStats) -> dict[str, Any]:
+    intervals = stats.intervals
+    fits = {fit.law: fit for fit in intervals.fits}
+    row: dict[str, Any] = {
+        "class": stats.name,
+        "requests": stats.requests,
+        "references": stats.references,
+        "tokens": stats.tokens,
+        "ideal_reuse": stats.ideal_reuse,
+        "prefix_match_rate": stats.prefix_match_rate,
+        "wasted_share": stats.wasted_share,
+        "intervals": intervals.count,
+        "mean_seconds": intervals.mean_seconds,
+        "median_seconds": intervals.median_seconds,
+        "p90_seconds": intervals.p90_seconds,
+        "best_fit": intervals.fits[0].law.value if intervals.fits else None,
+    }
+    for law in ("exponential", "lognormal", "weibull", "gamma"):
+        fit = next((fit for name, fit in fits.items() if name == law), None)
+        row[f"{law}_shape"] = None if fit is None else fit.shape
+        row[f"{law}_scale_seconds"] = None if fit is None else fit.scale_seconds
+        row[f"{law}_ks"] = None if fit is None else fit.ks_distance
+    return row
+
+
+def arrival_row(report: ArrivalReport) -> dict[str, Any]:
+    """One flat row."""
+    row = {
+        name: value for name, value in asdict(report).items() if name not in ("spikes", "clients", "notes")
+    }
+    return row | {f"arrivals_{name}": value for name, value in asdict(report.spikes).items()}

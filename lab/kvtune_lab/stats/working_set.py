@@ -1,0 +1,65 @@
+"""How many distinct blocks a trace touches, in all and within windows of time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvtune_cache.requests import Requests
+from kvtune_lab.readers.loaded import Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingSet:
+    """Distinct blocks, and GiB where the bytes of a token are known; a block takes its full size."""
+
+    distinct_blocks: int
+    window_seconds: float
+    windows: int
+    mean_blocks: float
+    p95_blocks: float
+    peak_blocks: float
+    bytes_per_block: int | None
+
+    @property
+    def distinct_gib(self) -> float | None:
+        """Of all distinct blocks."""
+        return self._gib(self.distinct_blocks)
+
+    @property
+    def peak_gib(self) -> float | None:
+        """Of the window with the most."""
+        return self._gib(self.peak_blocks)
+
+    def _gib(self, blocks: float) -> float | None:
+        return None if self.bytes_per_block is None else blocks * self.bytes_per_block / 2**30
+
+
+def blocks_per_window(requests: Requests, distinct_blocks: int, window_seconds: float) -> Reals:
+    """Distinct blocks touched in each window from second 0."""
+    starts, blocks = np.asarray(requests.starts), np.asarray(requests.blocks)
+    windows = (np.asarray(requests.times) // window_seconds).astype(np.int32)
+    counts = np.zeros(int(windows[-1]) + 1)
+    latest = np.full(distinct_blocks, -1, np.int32)
+    for r, window in enumerate(windows.tolist()):
+        mine = blocks[starts[r] : starts[r + 1]]
+        counts[window] += np.count_nonzero(latest[mine] != window)
+        latest[mine] = window
+    return counts
+
+
+def working_set_of(
+    requests: Requests, distinct_blocks: int, window_seconds: float, bytes_per_block: int | None
+) -> WorkingSet:
+    """Describe the working sets; raises ValueError for a window that is not above 0."""
+    if not window_seconds > 0:
+        raise ValueError(f"window_seconds: {window_seconds} is not greater than 0")
+    counts = blocks_per_window(requests, distinct_blocks, window_seconds)
+    return WorkingSet(
+        distinct_blocks=distinct_blocks,
+        window_seconds=window_seconds,
+        windows=len(counts),
+        mean_blocks=float(counts.mean()),
+        p95_blocks=float(np.quantile(counts, 0.95)),
+        peak_blocks=float(counts.max()),
+        bytes_per_block=bytes_per_block,
+    )
