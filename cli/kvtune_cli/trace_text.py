@@ -1,0 +1,153 @@
+"""Statistics of a trace as tables for a person."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kvtune_lab.sizes import in_bytes
+from kvtune_lab.stats.arrivals import Spikes
+from kvtune_lab.stats.report import ArrivalReport, ClassStats, Report
+from kvtune_lab.stats.skew import Skew
+
+WIDEST = 1000
+NOT_KNOWN = "-"
+
+
+def print_report(report: Report) -> None:
+    """Print the classes, the laws of their intervals, and the whole."""
+    _print(_classes(report), _laws(report), _whole(report))
+
+
+def print_arrivals(report: ArrivalReport) -> None:
+    """Print what arrivals alone tell."""
+    table = _facts(f"Arrivals ({report.format}, no blocks)")
+    _add(table, "requests", f"{report.requests:,.0f} in {_time(report.duration_seconds)}")
+    if report.prompt_tokens is not None and report.output_tokens is not None:
+        _add(table, "tokens", f"{report.prompt_tokens:,} of prompts, {report.output_tokens:,} of answers")
+    _add_spikes(table, report.spikes)
+    if report.clients is not None:
+        _add(table, "client skew", _skew(report.clients, "clients", "requests"))
+    _print(table)
+
+
+def _print(*tables: Table) -> None:
+    """A program or a page takes tables as wide as they are, without folds."""
+    for table in tables:
+        console = Console()
+        if not console.is_terminal:
+            wide = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+            console = Console(width=max(console.width, wide))
+        console.print(table)
+
+
+def _classes(report: Report) -> Table:
+    table = Table(title="By class, rates in %", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("class", overflow="fold")
+    for head in ("requests", "blocks", "touched again", "prefix match", "mean", "median", "p90", "wasted"):
+        table.add_column(head, justify="right")
+    for stats in (*report.classes, report.whole):
+        seconds = stats.intervals
+        table.add_row(
+            stats.name,
+            NOT_KNOWN if stats.requests is None else f"{stats.requests:,}",
+            f"{stats.references:,}",
+            _percent(stats.ideal_reuse),
+            _percent(stats.prefix_match_rate),
+            *(_time(each) for each in (seconds.mean_seconds, seconds.median_seconds, seconds.p90_seconds)),
+            _percent(stats.wasted_share),
+        )
+    return table
+
+
+def _laws(report: Report) -> Table:
+    title = "Laws of the time until a block is touched again, the best first (KS distance)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("class", overflow="fold")
+    table.add_column("intervals", justify="right")
+    for head in ("best", "parameters", "second", "third", "fourth"):
+        table.add_column(head)
+    for stats in (*report.classes, report.whole):
+        table.add_row(stats.name, f"{stats.intervals.count:,}", *_law_cells(stats))
+    return table
+
+
+def _law_cells(stats: ClassStats) -> list[str]:
+    fits = stats.intervals.fits
+    if not fits:
+        return [NOT_KNOWN] * 5
+    names = [f"{fit.law} {fit.ks_distance:.3f}" for fit in fits]
+    return [names[0], f"shape {fits[0].shape:.3g}, scale {_time(fits[0].scale_seconds)}", *names[1:]]
+
+
+def _whole(report: Report) -> Table:
+    table = _facts(f"The whole trace ({report.format}, blocks of {report.block_tokens} tokens)")
+    whole, held = report.whole, report.working_set
+    _add(table, "requests", f"{whole.requests:,} in {_time(report.duration_seconds)}")
+    _add(table, "blocks", f"{whole.references:,} touched, {held.distinct_blocks:,} distinct")
+    _add(
+        table,
+        "infinite cache",
+        f"hits {_percent(whole.prefix_match_rate)} % of tokens, last half "
+        f"{_percent(report.prefix_match_rate_last_half)} %",
+    )
+    users = "sessions (inferred from prefixes)" if report.skew.inferred else "sessions"
+    _add(table, "user skew", _skew(report.skew, users, "reused tokens"))
+    _add(
+        table,
+        f"working set, {_time(held.window_seconds)}",
+        f"mean {held.mean_blocks:,.0f}, p95 {held.p95_blocks:,.0f}, peak {held.peak_blocks:,.0f} blocks",
+    )
+    if held.bytes_per_block is not None:
+        peak, distinct = (
+            in_bytes(n * held.bytes_per_block) for n in (held.peak_blocks, held.distinct_blocks)
+        )
+        _add(table, "in bytes", f"peak {peak}, all distinct {distinct}")
+    _add_spikes(table, report.spikes)
+    under = f"a TTL of {_time(report.residency_ttl_seconds)}"
+    if report.lru_blocks is not None:
+        under = f"an LRU of {report.lru_blocks:,} blocks (as {under})"
+    _add(table, "wasted residency", f"{_percent(whole.wasted_share)} % of block-seconds, under {under}")
+    if report.sampled_references < whole.references:
+        _add(table, "intervals", f"of {report.sampled_references:,} touches, drawn with a fixed seed")
+    return table
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    return table
+
+
+def _add(table: Table, name: str, text: str) -> None:
+    table.add_row(name, text)
+
+
+def _add_spikes(table: Table, spikes: Spikes) -> None:
+    bins = _time(spikes.bin_seconds)
+    _add(
+        table,
+        f"arrivals, {bins}",
+        f"mean {spikes.mean_per_bin:,.1f}, peak {spikes.peak_per_bin:,.0f} "
+        f"({spikes.peak_over_mean:.1f} x mean)",
+    )
+    if spikes.index_of_dispersion is not None:
+        _add(table, "index of dispersion", f"{spikes.index_of_dispersion:.2f} (independent arrivals: 1)")
+
+
+def _skew(skew: Skew, users: str, volume: str) -> str:
+    if skew.users_share_of_reuse is None:
+        return f"{skew.users:,} {users}, no {volume}"
+    return f"{_percent(skew.users_share_of_reuse)} % of {skew.users:,} {users} have 90 % of {volume}"
+
+
+def _percent(rate: float | None) -> str:
+    return NOT_KNOWN if rate is None else f"{100 * rate:.1f}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return NOT_KNOWN
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:,.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
