@@ -111,6 +111,7 @@ class ConditionType(StrEnum):
     FENCED = "Fenced"
     CONVERGED = "Converged"
     INCUMBENT_HEALTHY = "IncumbentHealthy"
+    EVICTION_AS_ASKED = "EvictionAsAsked"
 
 
 class ExperimentConditionType(StrEnum):
@@ -175,6 +176,7 @@ class Reason(StrEnum):
     GUARDRAIL_TRIPPED = "GuardrailTripped"
     PROMOTED = "Promoted"
     LEASE_LAPSED = "LeaseLapsed"
+    EVICTION_FALLBACK = "EvictionFallback"
     EPOCH_DROPPED = "EpochDropped"
     AWAITING_APPROVAL = "AwaitingApproval"
     ROLLBACK_LATE = "RollbackLate"

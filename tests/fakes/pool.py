@@ -112,6 +112,7 @@ class Pool:
             clock=now,
             started_at=agent.started_at,
             running=self._running(agent, now),
+            fallback=agent.fallback,
             supports=_support(agent.unsupported, agent.not_live),
             geometry=GEOMETRY,
             load=agent.life.load(now, agent.started_at),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvtune_api.knobs import CacheConfig, Knob
-from kvtune_api.wire import GRID_SECONDS, Counters, Histogram, Load, Push, Role
+from kvtune_api.wire import GRID_SECONDS, Counters, Fallback, Histogram, Load, Push, Role
 from kvtune_tuner.sli import Missing
 from tests.fakes.responses import Response, Surface
 
@@ -163,6 +163,9 @@ class SimAgent:
     version: str | None = None
     shrug: bool = False
     """Takes pushes but goes on with what it runs (configuration drift)."""
+
+    fallback: Fallback | None = None
+    """Evicts by LRU in place of what it was asked to run."""
 
     life: "Life"
 

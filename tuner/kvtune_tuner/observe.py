@@ -13,6 +13,7 @@ from kvtune_api.status import Met, Sli, Truth
 from kvtune_api.wire import Counters
 from kvtune_tuner.draft import Draft, condition, runs, window, with_condition, with_status, with_warning
 from kvtune_tuner.effect import hit_rate
+from kvtune_tuner.fallback import with_fallbacks
 from kvtune_tuner.needs import newest_moment
 from kvtune_tuner.phases import EXPOSED
 from kvtune_tuner.pool import described
@@ -39,7 +40,7 @@ def observed(draft: Draft) -> Draft:
     )
     draft = replace(draft, recent=recent_windows(draft))
     found = pool_window(draft)
-    return _targets(_metrics(described(draft), found), found)
+    return with_fallbacks(_targets(_metrics(described(draft), found), found))
 
 
 def recent_windows(draft: Draft) -> Mapping[str, WindowCounts | Missing]:
