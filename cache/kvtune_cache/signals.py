@@ -21,9 +21,11 @@ SWITCHED: Final = 7
 CLASS: Final = 8
 SIGNATURE: Final = 9
 PROMPT_TOKENS: Final = 10
-SIGNALS: Final = 11
+HINT: Final = 11
+SIGNALS: Final = 12
 """Seconds on the caller's clock, which never goes back; tokens of the answer (-1: not known); request type or
 stop reason, 0 (not known) to 5; index of the request's first block among the blocks; its blocks; which of
 them, from 0, is being touched; turn of its session, from 1 (0: not known); 1 where the session has switched
 its topic; the caller's own class + 1 (0: not given); signature of the first tokens of a document, a whole
-number above 0 (0: not known); tokens of the prompt (0: not known)."""
+number above 0 (0: not known); tokens of the prompt (0: not known);
+what the client expects of the session: seconds until it returns, below 0 that it is over (0: not known)."""

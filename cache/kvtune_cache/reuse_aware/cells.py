@@ -9,8 +9,8 @@ from typing import Final
 from kvtune_cache.reuse_aware.state import (
     ASIDE,
     BINS,
+    CELLS,
     LEAF,
-    LEAVES_OF_TREE,
     ROOT,
     USED,
     Blocks,
@@ -25,38 +25,38 @@ SEARCH: Final = 64
 
 def push_leaf(reuse: Reuse, x: int, cell: int) -> None:
     """Make x the newest leaf of a cell; it must be in no list."""
-    blocks = reuse.blocks
-    end = len(blocks.cohort) + cell
-    put_before(blocks, x, end, blocks.older[end])
-    if cell < ASIDE and blocks.newer[end] == x:
-        fill(reuse, cell)
+    end = len(reuse.blocks.cohort) + cell
+    _hang(reuse, x, end, reuse.blocks.older[end])
 
 
-def place_leaf(reuse: Reuse, x: int, cell: int) -> None:
-    """Put x into a cell's list in order of age; it must be in no list."""
+def place_leaf(reuse: Reuse, x: int) -> None:
+    """Put x into the list of its cohort's cell in order of age; it must be in no list."""
     blocks, cohorts = reuse.blocks, reuse.cohorts
-    count = len(blocks.cohort)
-    end = count + cell
-    newest = blocks.older[end]
+    end = len(blocks.cohort) + cohorts.cell[blocks.cohort[x]]
     started = cohorts.started[blocks.cohort[x]]
-    if newest == end or cohorts.started[blocks.cohort[newest]] < started:
-        push_leaf(reuse, x, cell)
-        return
-    y = blocks.newer[end]
-    for _ in range(SEARCH):
-        if cohorts.started[blocks.cohort[y]] >= started:
-            break
-        y = blocks.newer[y]
-    put_before(blocks, x, y, blocks.older[y])
+    newer, older = end, blocks.older[end]
+    if older != end and cohorts.started[blocks.cohort[older]] > started:
+        newer = blocks.newer[end]
+        for _ in range(SEARCH):
+            if cohorts.started[blocks.cohort[newer]] > started:
+                break
+            newer = blocks.newer[newer]
+        older = blocks.older[newer]
+    _hang(reuse, x, newer, older)
 
 
-def put_before(blocks: Blocks, x: int, newer: int, older: int) -> None:
-    """Link a leaf between two neighbours."""
+def _hang(reuse: Reuse, x: int, newer: int, older: int) -> None:
+    """Link a leaf between two neighbours; where both are the same they are the end of an empty list."""
+    blocks = reuse.blocks
     blocks.newer[x] = newer
     blocks.older[x] = older
     blocks.older[newer] = x
     blocks.newer[older] = x
     blocks.marks[x] |= LEAF
+    if newer == older:
+        cell = newer - len(blocks.cohort)
+        if cell < ASIDE:
+            fill(reuse, cell)
 
 
 def pull_leaf(reuse: Reuse, x: int) -> None:
@@ -76,7 +76,7 @@ def fill(reuse: Reuse, cell: int) -> None:
     """Let a cell that has leaves now play in the tree."""
     cells, root = reuse.cells, reuse.numbers[ROOT]
     winners = cells.winners
-    node = LEAVES_OF_TREE + cell
+    node = CELLS + cell
     winners[node] = cell
     node >>= 1
     while node >= root and better(cells, cell, winners[node]) == cell:
@@ -88,7 +88,7 @@ def drain(reuse: Reuse, cell: int) -> None:
     """Take a cell without leaves out of the tree."""
     cells, root = reuse.cells, reuse.numbers[ROOT]
     winners = cells.winners
-    node = LEAVES_OF_TREE + cell
+    node = CELLS + cell
     winners[node] = NO_CELL
     node >>= 1
     while node >= root and winners[node] == cell:
@@ -100,9 +100,9 @@ def better(cells: Cells, a: int, b: int) -> int:
     """Choose the cell of less index, of equal ones the older bin; NO_CELL loses."""
     if a < 0:
         return b
-    if b < 0 or cells.index[a] < cells.index[b]:
+    if b < 0 or cells.worth[a] < cells.worth[b]:
         return a
-    if cells.index[a] == cells.index[b] and a % BINS > b % BINS:
+    if cells.worth[a] == cells.worth[b] and a % BINS > b % BINS:
         return a
     return b
 
@@ -111,7 +111,7 @@ def replay(reuse: Reuse) -> None:
     """Play all games anew, after the indexes have changed."""
     cells = reuse.cells
     winners = cells.winners
-    first, last = LEAVES_OF_TREE, LEAVES_OF_TREE + reuse.numbers[USED] * BINS - 1
+    first, last = CELLS, CELLS + reuse.numbers[USED] * BINS - 1
     while first > reuse.numbers[ROOT]:
         first >>= 1
         last >>= 1
@@ -122,7 +122,7 @@ def replay(reuse: Reuse) -> None:
 def set_root(reuse: Reuse) -> None:
     """Let the tree reach over all slots in use."""
     numbers, winners = reuse.numbers, reuse.cells.winners
-    while LEAVES_OF_TREE // numbers[ROOT] < numbers[USED] * BINS:
+    while CELLS // numbers[ROOT] < numbers[USED] * BINS:
         winners[numbers[ROOT] // 2] = winners[numbers[ROOT]]
         numbers[ROOT] //= 2
 
@@ -148,12 +148,12 @@ def oldest_leaf(reuse: Reuse) -> int:
 
 def bring_back(reuse: Reuse) -> None:
     """Put the leaves that were passed over back into their cells."""
-    blocks, cohorts = reuse.blocks, reuse.cohorts
+    blocks = reuse.blocks
     count = len(blocks.cohort)
     x = blocks.newer[count + ASIDE]
     while x < count:
         pull_leaf(reuse, x)
-        place_leaf(reuse, x, cohorts.cell[blocks.cohort[x]])
+        place_leaf(reuse, x)
         x = blocks.newer[count + ASIDE]
 
 
@@ -163,5 +163,5 @@ def clear_cells(blocks: Blocks, cells: Cells) -> None:
     for end in range(count, count + ASIDE + 1):
         blocks.newer[end] = end
         blocks.older[end] = end
-    for node in range(2 * LEAVES_OF_TREE):
+    for node in range(2 * CELLS):
         cells.winners[node] = NO_CELL

@@ -5,7 +5,7 @@ is counted at the ends alone: a stay from `a` to `b` adds b - a, both measured f
 still waits is settled before each fit."""
 
 from kvtune_cache.reuse_aware.cells import age_leaves, set_root
-from kvtune_cache.reuse_aware.classes import AXES, put_levels
+from kvtune_cache.reuse_aware.classes import AXES, TOLD, put_levels
 from kvtune_cache.reuse_aware.fit import index_cells
 from kvtune_cache.reuse_aware.state import (
     AGES,
@@ -14,6 +14,7 @@ from kvtune_cache.reuse_aware.state import (
     FREE,
     NO_COHORT,
     SAMPLED,
+    TELLING,
     USED,
     Blocks,
     Cells,
@@ -117,7 +118,20 @@ def _join_queue(cohorts: Cohorts, c: int, b: int) -> None:
 
 
 def _open_slot(reuse: Reuse, number: int) -> int:
-    """Give a class that was never seen a slot, and its cells an index by what is known of its levels."""
+    """Find a slot for a class that was never seen."""
+    classes, numbers = reuse.classes, reuse.numbers
+    if numbers[USED] >= TELLING and number % TOLD != 0:
+        untold = number - number % TOLD
+        if classes.slot[untold] < 0:
+            _take_slot(reuse, untold)
+        classes.slot[number] = classes.slot[untold]
+    else:
+        _take_slot(reuse, number)
+    return classes.slot[number]
+
+
+def _take_slot(reuse: Reuse, number: int) -> None:
+    """Give a class a slot of its own, and its cells an index by what is known of its levels."""
     classes, numbers = reuse.classes, reuse.numbers
     slot = numbers[USED]
     numbers[USED] = slot + 1
@@ -126,7 +140,6 @@ def _open_slot(reuse: Reuse, number: int) -> int:
     put_levels(classes.levels, slot * AXES, number)
     set_root(reuse)
     index_cells(reuse, slot)
-    return slot
 
 
 def clear_cohorts(blocks: Blocks, cohorts: Cohorts) -> None:

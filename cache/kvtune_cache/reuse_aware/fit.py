@@ -15,7 +15,7 @@ from typing import Final
 
 from kvtune_cache.blocks import Integers
 from kvtune_cache.reuse_aware.cells import replay
-from kvtune_cache.reuse_aware.classes import AXES, LEVELS
+from kvtune_cache.reuse_aware.classes import AXES, HINTS, LEVELS, hint_prior
 from kvtune_cache.reuse_aware.state import AGES, BINS, GROUPS, SPREAD, USED, Classes, Reuse, Scratch
 from kvtune_cache.signals import Floats
 
@@ -91,13 +91,20 @@ def _fit_effects(reuse: Reuse) -> None:
     classes, scratch, used = reuse.classes, reuse.scratch, reuse.numbers[USED]
     _group_events(reuse)
     for i in range(AXES * LEVELS * GROUPS):
-        classes.effects[i] = 1.0
+        classes.effects[i] = prior_effect(i)
     for _ in range(SWEEPS):
         for axis in range(AXES):
             if _varies(classes.levels, axis, used):
                 _sum_levels(reuse, axis)
                 _fit_axis(classes.effects, scratch, axis, reuse.reals[SPREAD])
                 _apply_axis(classes, scratch, axis, used)
+
+
+def prior_effect(i: int) -> float:
+    """Tell what an effect is before anything is learned."""
+    if i < HINTS * LEVELS * GROUPS:
+        return 1.0
+    return hint_prior(i // GROUPS - HINTS * LEVELS)
 
 
 def _group_events(reuse: Reuse) -> None:
@@ -107,7 +114,7 @@ def _group_events(reuse: Reuse) -> None:
         for i in range(slot * GROUPS, slot * GROUPS + GROUPS):
             scratch.events[i] = 0.0
             scratch.expected[i] = 0.0
-            scratch.factor[i] = 1.0
+            scratch.factor[i] = hint_prior(classes.levels[slot * AXES + HINTS])
         for b in range(AGES):
             i = slot * GROUPS + classes.group[b]
             scratch.events[i] += cells.events[slot * BINS + b]
@@ -144,7 +151,7 @@ def _fit_axis(effects: Floats, scratch: Scratch, axis: int, spread: float) -> No
     for i in range(size):
         weight = EFFECT_EVENTS * (sums[2 * size + i] / sums[i] if sums[i] > 0.0 else spread)
         before = effects[axis * size + i]
-        after = (sums[i] + weight) / (sums[size + i] / before + weight)
+        after = (sums[i] + weight) / (sums[size + i] / before + weight / prior_effect(axis * size + i))
         effects[axis * size + i] = after
         sums[2 * size + i] = after / before
 
@@ -199,4 +206,4 @@ def index_cells(reuse: Reuse, slot: int) -> None:
             top += 1
         top -= 1
         gains[top], costs[top], lasts[top] = gain, cost, last
-        cells.index[slot * BINS + b] = gain / cost
+        cells.worth[slot * BINS + b] = gain / cost

@@ -29,6 +29,7 @@ from kvtune_cache.reuse_aware.classes import (
     TOUCH_STEP,
     UNKNOWN,
     request_class,
+    told_class,
 )
 from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, grow_older, part, settle
 from kvtune_cache.reuse_aware.fit import fit
@@ -53,7 +54,7 @@ from kvtune_cache.reuse_aware.state import (
     USED,
     Reuse,
 )
-from kvtune_cache.signals import KIND, NOW, OUTPUT_TOKENS, POSITION
+from kvtune_cache.signals import HINT, KIND, NOW, OUTPUT_TOKENS, POSITION
 
 MEMORY: Final = 10
 """For how many departures a block is remembered after its own, in capacities."""
@@ -92,8 +93,8 @@ def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
         y = blocks[start + known - 1]
         if reuse.blocks.marks[y] & ENDS:
             gap = now - reuse.cohorts.started[reuse.blocks.cohort[y]]
-    fresh = stop - start - known
-    numbers[CLASS] = request_class(gap, fresh, cache.request[OUTPUT_TOKENS], int(cache.request[KIND]))
+    told = told_class(int(cache.request[KIND]), cache.request[HINT])
+    numbers[CLASS] = request_class(gap, stop - start - known, cache.request[OUTPUT_TOKENS], told)
     numbers[LAST] = stop - start - 1
 
 
@@ -117,18 +118,18 @@ def reuse_miss(cache: Cache, x: int, capacity: int) -> None:
     link(table, x, RECENT)
     _touch(reuse, x, cache.request[NOW], int(cache.request[POSITION]))
     _take_in(reuse, x)
+    if reuse.blocks.children[x] == 0:
+        push_leaf(reuse, x, reuse.cohorts.cell[reuse.blocks.cohort[x]])
 
 
 def _take_in(reuse: Reuse, x: int) -> None:
-    """Make a block that has become resident a child of its parent, and a leaf where it has no child."""
+    """Make a block that has become resident a child of its parent."""
     blocks = reuse.blocks
     parent = blocks.parent[x]
     if parent != NO_BLOCK:
         blocks.children[parent] += 1
         if blocks.marks[parent] & LEAF:
             pull_leaf(reuse, parent)
-    if blocks.children[x] == 0:
-        place_leaf(reuse, x, reuse.cohorts.cell[blocks.cohort[x]])
 
 
 def reuse_evict(cache: Cache, capacity: int) -> int:
@@ -160,8 +161,7 @@ def reuse_drop(cache: Cache, x: int) -> None:
 
 
 def reuse_adopt(cache: Cache, x: int) -> None:
-    """Take in a block without a request, as old as it is remembered to be, else as touched now for the first
-    time."""
+    """Take in a block without a request: as old as it is remembered to be, else as touched first and now."""
     table, reuse = cache.table, cache.reuse
     if table.where[x] != NOWHERE:
         unlink(table, x)
@@ -171,6 +171,8 @@ def reuse_adopt(cache: Cache, x: int) -> None:
         reuse.cohorts.members[c] += 1
         reuse.blocks.cohort[x] = c
     _take_in(reuse, x)
+    if reuse.blocks.children[x] == 0:
+        place_leaf(reuse, x)
 
 
 def reuse_trim(cache: Cache, capacity: int) -> None:
@@ -202,7 +204,7 @@ def _let_go(cache: Cache, x: int) -> None:
     if parent != NO_BLOCK:
         blocks.children[parent] -= 1
         if blocks.children[parent] == 0 and cache.table.where[parent] > RESIDENT:
-            place_leaf(cache.reuse, parent, cache.reuse.cohorts.cell[blocks.cohort[parent]])
+            place_leaf(cache.reuse, parent)
 
 
 def _forget(reuse: Reuse, x: int, now: float) -> None:

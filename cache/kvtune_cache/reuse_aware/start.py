@@ -10,11 +10,11 @@ from kvtune_cache.reuse_aware.state import (
     CELLS,
     FREE,
     GROUPS,
-    LEAVES_OF_TREE,
     NUMBERS,
     OPEN,
     REALS,
     ROOT,
+    SLOTS,
     Blocks,
     Cells,
     Classes,
@@ -27,13 +27,13 @@ from kvtune_cache.reuse_aware.state import (
 
 def plain_reuse(blocks: int) -> Reuse:
     """Make the state of lists for block numbers below `blocks`; of 0 blocks, a small one, not to be used."""
-    classes = CLASSES if blocks else 0
+    slots = SLOTS if blocks else 0
     reuse = Reuse(
         _blocks(blocks, CELLS + 1 if blocks else 0),
         _cohorts(blocks + 1),
-        _cells(CELLS if blocks else 0, 2 * LEAVES_OF_TREE if blocks else 0),
-        _classes(classes),
-        _scratch(classes),
+        _cells(CELLS if blocks else 0, 2 * CELLS if blocks else 0),
+        _classes(CLASSES if blocks else 0, slots),
+        _scratch(slots),
         [0] * NUMBERS,
         [0.0] * REALS,
     )
@@ -52,7 +52,7 @@ def clear_blocks(reuse: Reuse) -> None:
         blocks.children[x] = 0
     for cell in range(CELLS):
         cells.waiting[cell] = 0
-    for slot in range(CLASSES):
+    for slot in range(SLOTS):
         classes.newest[slot] = 0
     for k in range(OPEN):
         reuse.scratch.open_samples[k] = 0
@@ -61,7 +61,7 @@ def clear_blocks(reuse: Reuse) -> None:
     clear_cohorts(blocks, reuse.cohorts)
     reuse.numbers[FREE] = 1
     if reuse.numbers[ROOT] == 0:
-        reuse.numbers[ROOT] = LEAVES_OF_TREE
+        reuse.numbers[ROOT] = CELLS
 
 
 def _blocks(blocks: int, ends: int) -> Blocks:
@@ -91,19 +91,19 @@ def _cells(cells: int, nodes: int) -> Cells:
         events=[0.0] * cells,
         exposure=[0.0] * cells,
         waiting=[0] * cells,
-        index=[0.0] * cells,
+        worth=[0.0] * cells,
         winners=[-1] * nodes,
     )
 
 
-def _classes(classes: int) -> Classes:
+def _classes(classes: int, slots: int) -> Classes:
     return Classes(
         slot=[-1] * classes,
-        number=[0] * classes,
-        levels=[0] * (classes * AXES),
-        newest=[0] * classes,
-        cluster=[0.0] * classes,
-        cluster_squares=[0.0] * classes,
+        number=[0] * slots,
+        levels=[0] * (slots * AXES),
+        newest=[0] * slots,
+        cluster=[0.0] * slots,
+        cluster_squares=[0.0] * slots,
         effects=[1.0] * (AXES * LEVELS * GROUPS),
         pool=[0.0] * AGES,
         group=[0] * AGES,
@@ -111,11 +111,11 @@ def _classes(classes: int) -> Classes:
     )
 
 
-def _scratch(classes: int) -> Scratch:
+def _scratch(slots: int) -> Scratch:
     return Scratch(
-        events=[0.0] * (classes * GROUPS),
-        expected=[0.0] * (classes * GROUPS),
-        factor=[0.0] * (classes * GROUPS),
+        events=[0.0] * (slots * GROUPS),
+        expected=[0.0] * (slots * GROUPS),
+        factor=[0.0] * (slots * GROUPS),
         sums=[0.0] * (3 * LEVELS * GROUPS),
         gains=[0.0] * AGES,
         costs=[0.0] * AGES,

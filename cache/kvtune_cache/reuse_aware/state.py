@@ -10,7 +10,7 @@ of the same lengths for compiled callers."""
 from typing import Final, NamedTuple
 
 from kvtune_cache.blocks import Bytes, Integers
-from kvtune_cache.reuse_aware.classes import CLASSES
+from kvtune_cache.reuse_aware.classes import UNTOLD
 from kvtune_cache.signals import Floats
 
 BINS: Final = 32
@@ -20,12 +20,16 @@ it."""
 AGES: Final = 30
 """Bins of age in use: the first .75 s, then 1.6 to an octave, the last one from 39 hours on without end."""
 
-CELLS: Final = CLASSES * BINS
+SLOTS: Final = 1024
+"""Most classes that are told apart; what the caller tells is no longer looked at before room for all others
+fails."""
+
+TELLING: Final = SLOTS - UNTOLD
+CELLS: Final = SLOTS * BINS
+"""A power of two, which the tree over the cells needs."""
+
 ASIDE: Final = CELLS
 """The list, numbered like a cell, of leaves that were passed over because they are pinned."""
-
-LEAVES_OF_TREE: Final = 32768
-"""The power of two that is next above CELLS."""
 
 GROUPS: Final = 12
 """Age groups of equal event mass, within which the effect of an axis is one factor."""
@@ -86,11 +90,11 @@ class Cells(NamedTuple):
     waiting: Integers
     """Blocks that are waiting in it, of those that are learned from."""
 
-    index: Floats
+    worth: Floats
     """Hits to be had for a second of one block's room."""
 
     winners: Integers
-    """Nodes 1 .. 2 * LEAVES_OF_TREE - 1: a cell or -1; the children of node i are 2 i and 2 i + 1."""
+    """Nodes 1 .. 2 * CELLS - 1: a cell or -1; the children of node i are 2 i and 2 i + 1."""
 
 
 class Classes(NamedTuple):
