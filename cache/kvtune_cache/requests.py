@@ -5,6 +5,7 @@ all of them are touched or taken in, tail first as vLLM frees them (so that tail
 first. Of a request that is longer than the capacity only the head that fits is kept.
 """
 
+from math import inf
 from typing import NamedTuple
 
 from kvtune_cache.blocks import (
@@ -16,24 +17,25 @@ from kvtune_cache.blocks import (
     Integers,
     Longs,
     next_request,
-    pin,
     prefix,
 )
-from kvtune_cache.cache import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, START, Cache, Floats
+from kvtune_cache.cache import KIND, LENGTH, OUTPUT_TOKENS, START, Cache, Floats, plain_cache
+from kvtune_cache.counts import LEFT, PRESSURE, RESIZE, TTL
 from kvtune_cache.eviction.policy import begin, hit, miss
+from kvtune_cache.keeping import open_request, touch
+from kvtune_cache.rules import Rules
 
-
-class Rules(NamedTuple):
-    """How requests are served, as whole numbers alone."""
-
-    policy: int
-    """The number of `Eviction`."""
-
-    capacity: int
-    """Blocks, at least 1."""
-
-    tail_first: int = 1
-    pins: int = 1
+__all__ = [
+    "Requests",
+    "Rules",
+    "Sums",
+    "cache_for",
+    "left",
+    "serve",
+    "serve_all",
+    "serve_stream",
+    "sums",
+]
 
 
 class Requests(NamedTuple):
@@ -63,42 +65,40 @@ class Sums(NamedTuple):
     hit_tokens: int
 
 
+def cache_for(rules: Rules, blocks: int) -> Cache:
+    """Make an empty cache of lists with what these rules need; ValueError for less than one block."""
+    return plain_cache(blocks, rules.policy, recency=rules.ttl_seconds < inf, asked=rules.store_threshold > 1)
+
+
 def serve(cache: Cache, rules: Rules, requests: Requests, r: int) -> int:
     """Serve request r; how many of its blocks were hit. What has left stands in `cache.table.gone`."""
-    table, blocks, request = cache.table, requests.blocks, cache.request
+    blocks, request = requests.blocks, cache.request
     start, stop = requests.starts[r], requests.starts[r + 1]
-    next_request(table)
-    found = prefix(table, blocks, start, stop)
-    request[NOW] = requests.times[r]
+    open_request(cache, rules, requests.times[r])
+    found = prefix(cache.table, blocks, start, stop)
     request[OUTPUT_TOKENS] = requests.outputs[r]
     request[KIND] = requests.kinds[r]
     request[START] = start
     request[LENGTH] = stop - start
     begin(rules.policy, cache, blocks, start, stop)
-    stop = min(stop, start + rules.capacity)
-    if rules.pins == 1:
-        pin(table, blocks, start, stop)
-    for i in range(start, stop):
-        at = start + stop - 1 - i if rules.tail_first == 1 else i
-        x = blocks[at]
-        request[POSITION] = at - start
-        if table.where[x] > RESIDENT:
-            hit(rules.policy, cache, x)
-        else:
-            miss(rules.policy, cache, x, rules.capacity)
+    touch(cache, rules, blocks, start, stop, found)
     return found
 
 
 def serve_all(cache: Cache, rules: Rules, requests: Requests, found: Integers) -> int:
-    """Serve all requests in their order; how many blocks have left.
+    """Serve all requests in their order; how many blocks have left. `cache.counts` says why.
 
     `found` has room for a number of each request: how many of its blocks were hit.
     """
-    left = 0
+    before = left(cache.counts)
     for r in range(len(requests.starts) - 1):
         found[r] = serve(cache, rules, requests, r)
-        left += cache.table.state[GONE]
-    return left
+    return left(cache.counts) - before
+
+
+def left(counts: Longs) -> int:
+    """Count the blocks that have left, for whatever reason."""
+    return counts[LEFT + PRESSURE] + counts[LEFT + TTL] + counts[LEFT + RESIZE]
 
 
 def serve_stream(cache: Cache, rules: Rules, blocks: Integers) -> int:

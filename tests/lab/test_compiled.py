@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kvtune_cache.blocks import Bytes, Integers, Longs
-from kvtune_cache.cache import Floats, plain_cache
+from kvtune_cache.cache import Floats
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Requests, Rules, serve_all, serve_stream
+from kvtune_cache.requests import Requests, Rules, cache_for, serve_all, serve_stream
 from kvtune_lab.compiled import as_arrays, compiled
 from tests.cache.streams import distinct, packed, single
 
@@ -25,7 +25,8 @@ REQUESTS = packed([chain[: 3 + (7 * r) % 20] for r, chain in enumerate(CHAINS)])
 
 def served(requests: Requests, policy: Eviction, capacity: int, *, arrays: bool) -> tuple[list[int], int]:
     """Hit blocks of each request and how many blocks have left."""
-    rules, cache = Rules(int(policy), capacity), plain_cache(distinct(requests))
+    rules = Rules(int(policy), capacity)
+    cache = cache_for(rules, distinct(requests))
     found = [0] * (len(requests.starts) - 1)
     if not arrays:
         return found, serve_all(cache, rules, requests, found)
@@ -47,10 +48,10 @@ def test_a_stream_of_single_blocks_is_served_as_requests_of_one_block() -> None:
     stream = single([(x * x) % 53 for x in range(2_000)])
     rules = Rules(int(Eviction.SIEVE), 12)
     found = [0] * len(stream.blocks)
-    serve_all(plain_cache(distinct(stream)), rules, stream, found)
-    plain = serve_stream(plain_cache(distinct(stream)), rules, stream.blocks)
+    serve_all(cache_for(rules, distinct(stream)), rules, stream, found)
+    plain = serve_stream(cache_for(rules, distinct(stream)), rules, stream.blocks)
     run = compiled(serve_stream, policy=int(Eviction.SIEVE))
-    arrays = as_arrays(plain_cache(distinct(stream)))
+    arrays = as_arrays(cache_for(rules, distinct(stream)))
     assert sum(found) == plain == run(arrays, rules, as_arrays(stream).blocks)
 
 

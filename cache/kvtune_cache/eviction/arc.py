@@ -49,6 +49,17 @@ def arc_evict(table: BlockTable) -> int:
     return _replace(table, False)
 
 
+def arc_trim(table: BlockTable, capacity: int) -> None:
+    """Forget what a smaller capacity does not remember: recent ones and their ghosts fit it."""
+    state = table.state
+    state[TARGET] = min(state[TARGET], TARGET_PARTS * capacity)
+    while state[SIZES + GHOST_RECENT] > max(0, capacity - state[SIZES + RECENT]):
+        _forget(table, GHOST_RECENT)
+    others = resident(table) + state[SIZES + GHOST_RECENT]
+    while state[SIZES + GHOST_FREQUENT] > max(0, 2 * capacity - others):
+        _forget(table, GHOST_FREQUENT)
+
+
 def _new(table: BlockTable, x: int, capacity: int) -> None:
     """Take in a block that nobody remembers (the paper's case IV)."""
     state = table.state

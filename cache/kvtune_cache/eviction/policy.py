@@ -6,20 +6,50 @@ requests: the replay of requests.py, tiers, an engine's adapter.
 
 from enum import IntEnum
 
-from kvtune_cache.blocks import Integers
-from kvtune_cache.cache import Cache
-from kvtune_cache.eviction.arc import arc_evict, arc_hit, arc_miss
+from kvtune_cache.blocks import (
+    CURSOR,
+    FREQUENT,
+    HAND,
+    NO_BLOCK,
+    NOWHERE,
+    RECENT,
+    Integers,
+    leave,
+    link,
+    unlink,
+)
+from kvtune_cache.cache import POSITION, Cache
+from kvtune_cache.chains import renew_run
+from kvtune_cache.eviction.arc import arc_evict, arc_hit, arc_miss, arc_trim
 from kvtune_cache.eviction.lru import lru_evict, lru_hit, lru_miss
-from kvtune_cache.eviction.s3fifo import s3fifo_evict, s3fifo_hit, s3fifo_miss
+from kvtune_cache.eviction.names import ARC, FIFO, LRU, REUSE_AWARE, S3FIFO, SIEVE, TOKEN_LRU, WORKLOAD_AWARE
+from kvtune_cache.eviction.s3fifo import s3fifo_evict, s3fifo_hit, s3fifo_miss, s3fifo_trim
 from kvtune_cache.eviction.sieve import sieve_evict, sieve_hit, sieve_miss
-from kvtune_cache.eviction.token_lru import token_lru_evict, token_lru_hit, token_lru_miss
+from kvtune_cache.eviction.token_lru import (
+    token_lru_adopt,
+    token_lru_drop,
+    token_lru_evict,
+    token_lru_hit,
+    token_lru_miss,
+)
 from kvtune_cache.eviction.workload_aware import (
+    workload_adopt,
     workload_begin,
+    workload_drop,
     workload_evict,
     workload_hit,
     workload_miss,
 )
-from kvtune_cache.reuse_aware.policy import reuse_begin, reuse_evict, reuse_hit, reuse_miss
+from kvtune_cache.reuse_aware.policy import (
+    reuse_adopt,
+    reuse_begin,
+    reuse_drop,
+    reuse_evict,
+    reuse_forget,
+    reuse_hit,
+    reuse_miss,
+    reuse_trim,
+)
 
 
 class Eviction(IntEnum):
@@ -33,10 +63,6 @@ class Eviction(IntEnum):
     TOKEN_LRU = 5
     WORKLOAD_AWARE = 6
     REUSE_AWARE = 7
-
-
-LRU, FIFO, SIEVE, S3FIFO, ARC, TOKEN_LRU, WORKLOAD_AWARE, REUSE_AWARE = 0, 1, 2, 3, 4, 5, 6, 7
-"""The same as plain numbers, for functions that are compiled."""
 
 
 def begin(policy: int, cache: Cache, blocks: Integers, start: int, stop: int) -> None:
@@ -103,3 +129,69 @@ def evict(policy: int, cache: Cache, capacity: int) -> int:
     if policy == REUSE_AWARE:
         return reuse_evict(cache, capacity)
     return workload_evict(cache.workload, cache.queues, table, cache.request)
+
+
+def hit_run(policy: int, cache: Cache, run: Integers, start: int, stop: int) -> None:
+    """Tell the policy that the resident blocks run[start:stop] were asked for, the last of them first.
+
+    `run[start]` is the first block of the request.
+    """
+    table = cache.table
+    if policy == LRU:
+        table.state[CURSOR] = NO_BLOCK
+        renew_run(table.before, table.after, len(table.where) + RECENT, run, start, stop)
+    elif policy != FIFO:
+        for i in range(stop - 1, start - 1, -1):
+            cache.request[POSITION] = i - start
+            hit(policy, cache, run[i])
+
+
+def drop(policy: int, cache: Cache, x: int) -> None:
+    """Let the resident block x go for another reason than pressure: noted as gone, and not remembered."""
+    table = cache.table
+    if policy == TOKEN_LRU:
+        token_lru_drop(cache.queues, table, x)
+    elif policy == WORKLOAD_AWARE:
+        workload_drop(cache.workload, cache.queues, table, x)
+    elif policy == REUSE_AWARE:
+        reuse_drop(cache, x)
+    else:
+        state = table.state
+        if state[HAND] == x:
+            state[HAND] = table.before[x]
+        if state[CURSOR] == x:
+            state[CURSOR] = table.before[x]
+        leave(table, x)
+
+
+def adopt(policy: int, cache: Cache, x: int) -> None:
+    """Take in a block that comes without a request: of another policy, or down from another tier.
+
+    There is room for it, it is not resident, and those that were touched before it have come before.
+    """
+    table = cache.table
+    if policy == TOKEN_LRU:
+        token_lru_adopt(cache.tokens, cache.queues, table, cache.request, x)
+    elif policy == WORKLOAD_AWARE:
+        workload_adopt(cache.workload, cache.queues, table, cache.request, x)
+    elif policy == REUSE_AWARE:
+        reuse_adopt(cache, x)
+    else:
+        if table.where[x] != NOWHERE:
+            unlink(table, x)
+        table.touches[x] = 0
+        link(table, x, FREQUENT if policy == S3FIFO else RECENT)
+
+
+def trim(policy: int, cache: Cache, capacity: int) -> None:
+    """Let the policy forget what it does not remember at a capacity that has become smaller."""
+    if policy == S3FIFO:
+        s3fifo_trim(cache.table, capacity)
+    elif policy == ARC:
+        arc_trim(cache.table, capacity)
+    elif policy == REUSE_AWARE:
+        reuse_trim(cache, capacity)
+
+
+def forget(policy: int, cache: Cache, x: int) -> None:
+    """Let the number x stand for another block, or for none: nobody remembers the one that had it."""

@@ -59,6 +59,12 @@ def s3fifo_evict(table: BlockTable, capacity: int) -> int:
     return x
 
 
+def s3fifo_trim(table: BlockTable, capacity: int) -> None:
+    """Forget what a smaller capacity does not remember."""
+    while table.state[SIZES + GHOST_RECENT] > capacity * 9 // 10:
+        unlink(table, table.before[len(table.where) + GHOST_RECENT])
+
+
 def _from_small(table: BlockTable, capacity: int) -> int:
     """Let the oldest go that was not touched enough, and remember it; the others move to the main queue."""
     state = table.state
@@ -103,5 +109,4 @@ def _from_main(table: BlockTable) -> int:
 def _remember(table: BlockTable, x: int, capacity: int) -> None:
     """Remember x in place of the oldest memory."""
     link(table, x, GHOST_RECENT)
-    if table.state[SIZES + GHOST_RECENT] > capacity * 9 // 10:
-        unlink(table, table.before[len(table.where) + GHOST_RECENT])
+    s3fifo_trim(table, capacity)
