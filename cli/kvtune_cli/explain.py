@@ -1,0 +1,115 @@
+"""`kvtune explain`: how far a trace's policies are from what can be known, and what ours has learned."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvtune_cli.capacity import Outputs, check_outputs, progress_bar, sampling_of
+from kvtune_cli.lab_options import JsonTarget, capacities, listed, wrong
+from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
+from kvtune_cli.output import STDOUT, put_json, writing
+
+if TYPE_CHECKING:
+    from kvtune_lab.capacity.curves import Sampling
+    from kvtune_lab.explain.explain import Explained
+    from kvtune_lab.explain.learned import Learned
+
+CAPACITIES = "1%,2%,5%,10%,20%,40%"
+ACCURACIES = "0.6,0.7,0.8,0.9,0.95,1"
+AGENT_SCHEMES = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    sizes: list[str]
+    accuracies: list[float]
+    sampling: "Sampling | None"
+
+
+def explain(
+    trace: Annotated[str, typer.Argument(metavar="TRACE|AGENT", help="A trace, or an agent's address.")],
+    sizes: Annotated[
+        str, typer.Option("--capacities", help="Blocks, or shares of the distinct blocks.")
+    ] = CAPACITIES,
+    accuracies: Annotated[
+        str, typer.Option("--hint-accuracies", help="How often a client's hint is right, 0.5 to 1.")
+    ] = ACCURACIES,
+    sample: Annotated[
+        float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
+    ] = None,
+    skip_bad: SkipBad = 0,
+    session_starts: SessionStarts = None,
+    json: JsonTarget = None,
+    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
+    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+) -> None:
+    """Show LRU, ours, the bound of what is knowable and OPT, what hints would add, and what was learned.
+
+    Example: kvtune explain trace.jsonl.gz --plots plots
+    """
+    outputs = Outputs(json, None, plots, plot_format)
+    check_outputs(outputs)
+    choices = _Choices(
+        listed("--capacities", sizes, str),
+        listed("--hint-accuracies", accuracies, _accuracy),
+        None if sample is None else sampling_of(sample),
+    )
+    if trace.startswith(AGENT_SCHEMES):
+        wrong(trace, "an agent does not tell of its policy's tables yet; give the trace that it recorded")
+    read = read_trace(Path(trace), skip_bad=skip_bad, session_starts=session_starts)
+    blocks = sorted(capacities("--capacities", choices.sizes, read, None))
+    explained = _explained(read, blocks, choices)
+    _put(read, explained, _learned(read, explained, blocks), outputs)
+
+
+def _accuracy(text: str) -> float:
+    value = float(text)
+    if not 0.5 <= value <= 1:
+        raise ValueError(f"{text} is not within [0.5, 1]")
+    return value
+
+
+def _explained(trace: Trace, blocks: list[int], choices: _Choices) -> "Explained":
+    from kvtune_lab.capacity.curves import sampling_for
+    from kvtune_lab.explain.explain import explain as explained
+
+    try:
+        with progress_bar() as progress:
+            return explained(
+                trace.requests,
+                blocks,
+                sampling=choices.sampling or sampling_for(len(trace.requests.blocks)),
+                accuracies=choices.accuracies,
+                progress=progress,
+            )
+    except ValueError as error:
+        wrong(str(trace.path), error)
+
+
+def _learned(trace: Trace, explained: "Explained", blocks: list[int]) -> "Learned":
+    """What is learned at the capacity where most is to be gained."""
+    from kvtune_lab.explain.explain import distances
+    from kvtune_lab.explain.learned import learn
+
+    most = max(distances(explained), key=lambda one: one.knowable)
+    return learn(trace.requests, most.capacity_blocks)
+
+
+def _put(trace: Trace, explained: "Explained", learned: "Learned", outputs: Outputs) -> None:
+    """Print and write it."""
+    from kvtune_cli.explain_text import print_explained, print_learned
+    from kvtune_lab.explain.records import document, learned_document
+
+    if outputs.json is not None:
+        data = {"trace": str(trace.path), **document(explained), "learned": learned_document(learned)}
+        put_json(outputs.json, data)
+    if outputs.json != STDOUT:
+        print_explained(explained)
+        print_learned(learned)
+    if outputs.plots is not None:
+        from kvtune_lab.explain.plots import write_plots
+
+        with writing(outputs.plots):
+            write_plots(explained, learned, outputs.plots, outputs.plot_format)

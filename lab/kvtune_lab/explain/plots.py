@@ -1,0 +1,152 @@
+"""Draw an explanation: rates beside what is knowable, what hints add, and what the policy has learned.
+
+Called by `kvtune explain --plots DIR`. Figures need no display.
+"""
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from kvtune_lab.explain.explain import OURS, Explained
+from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned
+from kvtune_lab.setups import Policy
+
+LEAST_EVENTS: Final = 1.0
+"""Bins with fewer events of all classes together are not drawn: what is fitted there is the prior."""
+
+
+def write_plots(
+    explained: Explained | None, learned: Learned | None, folder: Path, suffix: str
+) -> list[Path]:
+    """Write all plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in figures(explained, learned):
+        path = folder / f"explain-{name}.{suffix}"
+        figure.savefig(path, dpi=144)
+        written.append(path)
+    return written
+
+
+def figures(explained: Explained | None, learned: Learned | None) -> Iterator[tuple[str, Figure]]:
+    """All plots that there is something to draw for, with the names of their files."""
+    if explained is not None:
+        yield "knowable", _knowable(explained)
+        yield "hints", _hints(explained)
+    if learned is not None and learned.classes:
+        yield "hazard", _hazard(learned)
+
+
+def _knowable(explained: Explained) -> Figure:
+    figure, ax = _figure("How far is knowable")
+    curves, capacities = explained.curves, explained.curves.capacities
+    exact = np.unique(np.geomspace(capacities[0], capacities[-1], 400).astype(np.int64))
+    exact = exact[exact <= curves.lru.distinct_blocks]
+    ax.plot(exact, 100 * curves.lru.tokens_last_half[exact], color="black", label="LRU")
+    others = [curve for curve in curves.policies if curve.policy not in (Policy.LRU, Policy.OPT)]
+    for number, curve in enumerate(others):
+        color = "#e45756" if curve.policy.value == OURS else f"C{number}"
+        ax.plot(
+            capacities, _percent(curve.rates), color=color, marker="o", markersize=4, label=curve.policy.value
+        )
+    looks = {"all classes": ("-", "bound of its classes"), "no class": (":", "bound, no class")}
+    for name, (line, label) in looks.items():
+        ax.plot(capacities, _percent(explained.bounds[name]), color="#4c78a8", linestyle=line, label=label)
+    opt = explained.of("OPT")
+    if opt is not None:
+        ax.plot(capacities, _percent(opt.rates), color="#777777", linestyle="--", label="OPT")
+    ax.axhline(
+        100 * float(curves.lru.tokens_last_half[-1]),
+        color="black",
+        linewidth=0.8,
+        linestyle=":",
+        label="all that comes back",
+    )
+    _capacity_axis(ax, capacities)
+    ax.set_ylabel("hit rate, % of prompt tokens, last half")
+    figure.legend(loc="outside right upper", fontsize="small")
+    return figure
+
+
+def _hints(explained: Explained) -> Figure:
+    figure, ax = _figure("What a client's hint would add")
+    accuracies = [0.5, *explained.hints]
+    for i, capacity in enumerate(explained.curves.capacities):
+        base = explained.bounds["all classes"][i]
+        gains = [0.0, *(100 * (rates[i] - base) for rates in explained.hints.values())]
+        ax.plot([100 * a for a in accuracies], gains, marker="o", markersize=4, label=f"{capacity:,}")
+    ax.set_xlabel("hints that are right, %")
+    ax.set_ylabel("points of hit rate over the bound without hints")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize="small", title="blocks")
+    return figure
+
+
+def _hazard(learned: Learned) -> Figure:
+    """One panel for each axis on which levels differ."""
+    axes = [axis for axis in range(len(AXIS_NAMES)) if len({one.levels[axis] for one in learned.classes}) > 1]
+    figure = Figure(figsize=(11.0, 3.4 * -(-len(axes or [0]) // 2) + 0.6), layout="constrained")
+    figure.suptitle("What the policy has learned: touches a second of a waiting block, by its age")
+    panels = figure.subplots(-(-len(axes or [0]) // 2), 2, squeeze=False).ravel()
+    for ax, axis in zip(panels, axes or [0], strict=False):
+        _panel(ax, learned, axis)
+    for spare in panels[len(axes or [0]) :]:
+        spare.remove()
+    return figure
+
+
+def _panel(ax: Axes, learned: Learned, axis: int) -> None:
+    events = [sum(one.events[b] for one in learned.classes) for b in range(len(learned.edges_s) - 1)]
+    for level, rates in learned.by_level(axis).items():
+        drawn = [
+            (b, rate)
+            for b, rate in enumerate(rates)
+            if rate is not None and events[b] >= LEAST_EVENTS and isfinite(rate)
+        ]
+        if drawn:
+            ages = [max(learned.edges_s[b], learned.edges_s[1] / 2) for b, _ in drawn]
+            end = learned.edges_s[drawn[-1][0] + 1]
+            heights = [rate for _, rate in drawn]
+            ax.step(
+                [*ages, end],
+                [*heights, heights[-1]],
+                where="post",
+                label=LEVEL_NAMES[axis][level],
+                linewidth=1.2,
+            )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_title(AXIS_NAMES[axis], fontsize="medium")
+    ax.set_xlabel("age, s")
+    ax.set_ylabel("touches a second")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize="x-small")
+
+
+def _figure(title: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(9.0, 4.8), layout="constrained")
+    ax = figure.subplots()
+    ax.set_title(title)
+    return figure, ax
+
+
+def _capacity_axis(ax: Axes, capacities: tuple[int, ...]) -> None:
+    ax.set_xscale("log")
+    ax.set_xticks(capacities)
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda blocks, _: f"{blocks:,.0f}"))
+    ax.tick_params(axis="x", labelrotation=45 if len(capacities) > 6 else 0)
+    ax.set_xlabel("capacity, blocks")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+
+
+def _percent(rates: tuple[float, ...]) -> list[float]:
+    return [100 * rate for rate in rates]
