@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvtune_cli.lab_options import JsonTarget, bytes_of_a_token, capacities, chosen, listed, policy_of, wrong
-from kvtune_cli.lab_traces import SessionStarts, SkipBad, read_trace
+from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
 from kvtune_cli.output import STDOUT, put_json, writing
 from kvtune_lab.setups import Policy
 
 if TYPE_CHECKING:
     from kvtune_lab.capacity.curves import Curves, Progress, Sampling
     from kvtune_lab.capacity.plan import Plan
-    from kvtune_lab.readers.loaded import Loaded
 
 ALL = "all"
 CAPACITIES = "0.5%,1%,2%,5%,10%,20%,40%,70%,100%"
@@ -27,7 +26,7 @@ DEFAULT_PREFILL = 8_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Outputs:
+class Outputs:
     json: Path | None
     parquet: Path | None
     plots: Path | None
@@ -80,8 +79,8 @@ def capacity(
     from kvtune_lab.capacity.prices import Terms, parse_budget, parse_prices, parse_speeds
     from kvtune_lab.capacity.splits import Layout
 
-    outputs = _Outputs(json, parquet, plots, plot_format)
-    _check_outputs(outputs)
+    outputs = Outputs(json, parquet, plots, plot_format)
+    check_outputs(outputs)
     if not 0 < prefill < float("inf"):
         wrong("--prefill", f"{prefill:g} is not a number of tokens greater than 0")
     spend = chosen("--budget", budget, parse_budget)
@@ -93,7 +92,7 @@ def capacity(
     wanted = list(Policy) if policies == ALL else listed("--policies", policies, policy_of)
     token_bytes = bytes_of_a_token(None, model_shape)
     assert token_bytes is not None
-    sampling = None if sample is None else _sampling(sample)
+    sampling = None if sample is None else sampling_of(sample)
     read = read_trace(trace, skip_bad=skip_bad, session_starts=session_starts)
     (blocks,) = capacities("--device", [device], read, token_bytes)
     measured = {blocks, *capacities("--capacities", listed("--capacities", sizes, str), read, token_bytes)}
@@ -103,11 +102,11 @@ def capacity(
         bytes_per_block=token_bytes * read.block_tokens,
         terms=terms,
     )
-    curves = _measured(trace, read, list(dict.fromkeys([Policy.LRU, *wanted])), sorted(measured), sampling)
-    _put(trace, read, plan(curves, layout, spend), outputs)
+    curves = _measured(read, list(dict.fromkeys([Policy.LRU, *wanted])), sorted(measured), sampling)
+    _put(read, plan(curves, layout, spend), outputs)
 
 
-def _sampling(rate: float) -> "Sampling":
+def sampling_of(rate: float) -> "Sampling":
     from kvtune_lab.capacity.curves import Sampling
 
     try:
@@ -116,7 +115,7 @@ def _sampling(rate: float) -> "Sampling":
         wrong("--sample", error)
 
 
-def _check_outputs(outputs: _Outputs) -> None:
+def check_outputs(outputs: Outputs) -> None:
     """Find out before the work whether its results can be written."""
     if outputs.plot_format not in ("png", "svg"):
         wrong("--plot-format", f"{outputs.plot_format!r} is not one of png, svg")
@@ -127,20 +126,20 @@ def _check_outputs(outputs: _Outputs) -> None:
 
 
 def _measured(
-    path: Path, trace: "Loaded", policies: list[Policy], sizes: list[int], sampling: "Sampling | None"
+    trace: Trace, policies: list[Policy], sizes: list[int], sampling: "Sampling | None"
 ) -> "Curves":
     from kvtune_lab.capacity.curves import policy_curves, sampling_for
 
     how = sampling or sampling_for(len(trace.requests.blocks))
     try:
-        with _progress() as progress:
+        with progress_bar() as progress:
             return policy_curves(trace.requests, policies, sizes, sampling=how, progress=progress)
     except ValueError as error:
-        wrong(str(path), error)
+        wrong(str(trace.path), error)
 
 
 @contextmanager
-def _progress() -> "Iterator[Progress]":
+def progress_bar() -> "Iterator[Progress]":
     """A bar on the terminal, if stderr is one."""
     from rich.console import Console
     from rich.progress import Progress
@@ -151,13 +150,15 @@ def _progress() -> "Iterator[Progress]":
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
-def _put(path: Path, trace: "Loaded", found: "Plan", outputs: _Outputs) -> None:
+def _put(trace: Trace, found: "Plan", outputs: Outputs) -> None:
     """Print and write the plan."""
     from kvtune_cli.capacity_text import print_plan
     from kvtune_lab.capacity.records import document, flat_rows
 
     if outputs.json is not None:
-        put_json(outputs.json, {"trace": str(path), "block_tokens": trace.block_tokens, **document(found)})
+        put_json(
+            outputs.json, {"trace": str(trace.path), "block_tokens": trace.block_tokens, **document(found)}
+        )
     if outputs.json != STDOUT:
         print_plan(found)
     if outputs.parquet is not None:

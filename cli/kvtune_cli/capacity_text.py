@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvtune_cli.output import say
-from kvtune_lab.capacity.advice import sentence, size
+from kvtune_lab.capacity.advice import money, sentence, size
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan, cost_per_point
 from kvtune_lab.capacity.splits import Split
@@ -57,7 +57,7 @@ def _splits(plan: Plan) -> Table:
         "+ host": lambda split: f"{100 * split.host_hit_rate:.1f}",
         "+ disk": lambda split: f"{100 * split.disk_hit_rate:.1f}",
         "prefill saved %": lambda split: f"{100 * split.prefill_saved:.1f}",
-        "a month": lambda split: f"{split.monthly_cost:,.4g}",
+        "a month": lambda split: money(split.monthly_cost),
         "a point": lambda split: _per_point(plan, split),
     }
     for name in columns:
@@ -78,7 +78,7 @@ def _shown(plan: Plan) -> list[Split]:
 
 def _per_point(plan: Plan, split: Split) -> str:
     cost = cost_per_point(plan, split)
-    return "-" if cost is None else f"{cost:,.4g}"
+    return "-" if cost is None else money(cost)
 
 
 def _rules(plan: Plan) -> Table:

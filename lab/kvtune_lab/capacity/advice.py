@@ -23,18 +23,23 @@ def sentence(plan: Plan) -> str:
     )
     beside = "" if best.policy is Policy.LRU else f"LRU {_percent(lru.hit_rate)}, "
     per_point = cost_per_point(plan, best)
-    each = "" if per_point is None else f", {per_point:,.4g} for each point gained"
+    each = "" if per_point is None else f", {money(per_point)} for each point gained"
     return (
         f"Within {within} put {tiers} below the device's {size(plan, best.device_blocks)} and run "
         f"{best.policy}: {_percent(best.hit_rate)} of the prompt tokens hit ({beside}the device alone "
         f"{_percent(alone.hit_rate)}, all that comes back {_percent(plan.ceiling)}) for "
-        f"{best.monthly_cost:,.4g} a month{each}; {_policies(plan)}."
+        f"{money(best.monthly_cost)} a month{each}; {_policies(plan)}."
     )
 
 
 def size(plan: Plan, blocks: int) -> str:
     """Blocks in bytes, for a person."""
     return in_bytes(blocks * plan.layout.bytes_per_block)
+
+
+def money(amount: float) -> str:
+    """An amount for a person: whole from 100 on."""
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.4g}"
 
 
 def _budget(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from kvtune_lab.capacity.advice import money
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan
 from kvtune_lab.capacity.splits import Split
@@ -21,6 +22,13 @@ from kvtune_lab.sizes import in_bytes
 COLORS: Final = {"device": "#4c78a8", "host": "#f58518", "disk": "#9d9d9d", "miss": "#eeeeee"}
 MARKERS: Final = "osD^vP*Xh"
 MOST_BARS: Final = 14
+
+
+def color_of(policy: Policy) -> str:
+    """The same color on every plot."""
+    if policy is Policy.LRU:
+        return "black"
+    return "#777777" if policy is Policy.OPT else f"C{list(Policy).index(policy) % 10}"
 
 
 def write_plots(plan: Plan, folder: Path, suffix: str) -> list[Path]:
@@ -55,7 +63,7 @@ def _curves(plan: Plan) -> Figure:
             [100 * rate for rate in curve.rates],
             yerr=[100 * error for error in curve.errors] if any(curve.errors) else None,
             label=curve.policy.value,
-            color="#777777" if opt else f"C{number}",
+            color=color_of(curve.policy),
             linestyle="--" if opt else "-",
             marker="" if opt else MARKERS[number % len(MARKERS)],
             markersize=4,
@@ -84,13 +92,13 @@ def _curves(plan: Plan) -> Figure:
 
 def _cost(plan: Plan) -> Figure:
     figure, ax = _figure("What money buys below the device")
-    for number, policy in enumerate(dict.fromkeys(split.policy for split in plan.splits)):
+    for policy in dict.fromkeys(split.policy for split in plan.splits):
         front = efficient(split for split in plan.splits if split.policy is policy)
         ax.step(
             [split.monthly_cost for split in front],
             [100 * split.prefill_saved for split in front],
             where="post",
-            color="black" if policy is Policy.LRU else f"C{number}",
+            color=color_of(policy),
             label=policy.value,
             linewidth=1.2,
         )
@@ -103,7 +111,7 @@ def _cost(plan: Plan) -> Figure:
         label="recommended",
     )
     ax.set_xscale("symlog", linthresh=max(1e-6, _least_cost(plan)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: money(x)))
     ax.set_xlabel("cost a month, in the currency of the prices")
     ax.set_ylabel("prefill time saved, % of that without any cache")
     ax.set_ylim(bottom=0)
@@ -150,7 +158,7 @@ def _named(plan: Plan, split: Split) -> str:
         in_bytes(blocks * plan.layout.bytes_per_block) if blocks else "-"
         for blocks in (split.host_blocks, split.disk_blocks)
     )
-    return f"{host} + {disk}, {split.monthly_cost:,.4g}"
+    return f"{host} + {disk}, {money(split.monthly_cost)}"
 
 
 def _figure(title: str) -> tuple[Figure, Axes]:
