@@ -19,14 +19,17 @@ from typing import Any
 import numpy as np
 
 from kvtune_lab.readers.errors import TraceError
-from kvtune_lab.readers.fields import given, number_from_zero, whole
+from kvtune_lab.readers.fields import TIME_LIMIT, given, number_from_zero, whole
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded, Whole, as_requests
 from kvtune_lab.readers.packing import refuse_empty
-from kvtune_lab.readers.source import Source, shown, unpacked
+from kvtune_lab.readers.source import Source, Unpackable, shown, unpacked
 
 BLOCK_TOKENS = 64
 KINDS = ("main: tool_use", "main: end_turn", "main: other", "sub-agent: tool_use", "sub-agent: other")
 """What a request ended with, and whose it was; numbered from 1."""
+
+_MOST_IDS = 1 << 28
+"""Tables by id take 8 bytes each."""
 
 REQUESTS_ENDING = "_requests"
 STARTS_ENDING = "_session_starts"
@@ -114,6 +117,9 @@ def _runs(source: Source, number: int, row: dict[str, Any]) -> list[int]:
     runs = given(source, number, row, "runs")
     if not isinstance(runs, list) or len(runs) % 2 or not all(type(x) is int and x >= 0 for x in runs):
         raise source.error(number, "runs", f"{shown(runs)} is not pairs of whole numbers >= 0")
+    prompt = whole(source, number, row, "in", 0)
+    if sum(runs[1::2]) > prompt // BLOCK_TOKENS:
+        raise source.error(number, "runs", f"has {sum(runs[1::2])} blocks where {prompt} tokens fill fewer")
     spans = sorted(zip(runs[::2], runs[1::2], strict=True))
     for (start, length), (after, _) in pairwise(spans):
         if start + length > after:
@@ -130,6 +136,8 @@ def _expanded(source: Source, rows: list[_Request]) -> tuple[list[_Request], Who
         first[row.session] = max(first.get(row.session, 0), last)
     for session, size in first.items():
         first[session], top = top, top + size
+    if top > _MOST_IDS:
+        raise source.error(1, "runs", f"block ids reach {top:,} in all sessions, above {_MOST_IDS:,}")
     numbers, before = np.full(top, -1, np.int32), np.full(top, -1, np.int32)
     blocks = np.empty(sum(sum(row.runs[1::2]) for row in rows), np.int32)
     kept, end, known = [], 0, 0
@@ -189,14 +197,14 @@ def _starts(path: Path) -> dict[int, float]:
     with path.open("rb") as raw:
         try:
             table = json.loads(unpacked(raw).read())
-        except (ValueError, OSError) as error:
+        except (ValueError, RecursionError, Unpackable) as error:
             raise TraceError(path, 1, "line", f"is not JSON: {error}") from error
     if not isinstance(table, dict):
         raise TraceError(path, 1, "line", "is not a JSON object of start seconds")
     starts = {}
     for name, value in table.items():
         number = name.rpartition("_")[2]
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < TIME_LIMIT
         if not (number.isascii() and number.isdigit()) or not good:
             raise TraceError(path, 1, shown(name), f"{shown(value)} is not the start second of a session")
         starts[int(number)] = float(value)

@@ -4,6 +4,12 @@ from typing import Any
 
 from kvtune_lab.readers.source import Source, shown
 
+MOST = 2**31 - 1
+"""Counts are kept in 32 bits."""
+
+TIME_LIMIT = 2.0**53
+"""Times below it are exact to a second, whatever the unit."""
+
 
 def given(source: Source, line: int, row: dict[str, Any], name: str) -> Any:
     """The value of a field; raises TraceError where it is missing."""
@@ -13,18 +19,20 @@ def given(source: Source, line: int, row: dict[str, Any], name: str) -> Any:
 
 
 def number_from_zero(source: Source, line: int, row: dict[str, Any], name: str, unit: str) -> float:
-    """A finite number >= 0; raises TraceError with the unit that was expected."""
+    """A number from 0 to TIME_LIMIT; raises TraceError with the unit that was expected."""
     value = given(source, line, row, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIME_LIMIT:
         raise source.error(line, name, f"{shown(value)} is not a number of {unit} >= 0")
     return float(value)
 
 
 def whole(source: Source, line: int, row: dict[str, Any], name: str, least: int) -> int:
-    """A whole number of at least so much; raises TraceError."""
+    """A whole number of at least so much, at most MOST; raises TraceError."""
     value = given(source, line, row, name)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise source.error(line, name, f"{shown(value)} is not a whole number >= {least}")
+    if value > MOST:
+        raise source.error(line, name, f"{shown(value)} is above {MOST:,}")
     return value
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, TypeAlias
 
 from kvtune_lab.readers.errors import TraceError
+from kvtune_lab.readers.fields import MOST, TIME_LIMIT
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded
 from kvtune_lab.readers.packing import Packing, Row
 from kvtune_lab.readers.source import Source, Unpackable, shown, unpacked
@@ -143,7 +144,7 @@ class _Gathering:
         if parent is not None and not isinstance(parent, int | bytes):
             raise self.source.error(line, "parent_block_hash", f"{shown(parent)} is not a hash")
         size = event.get("block_size")
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
             raise self.source.error(line, "block_size", f"{shown(size)} is not a whole number >= 1")
         if self.block_tokens not in (0, size):
             raise self.source.error(line, "block_size", f"{size} is not {self.block_tokens}, as before")
@@ -203,7 +204,7 @@ def _batch(source: Source, line: int, payload: bytes, latest_s: float) -> dict[s
     if batch is None:
         raise source.error(line, "record", f"{shown(data)} is not a batch of events")
     ts = batch.get("ts")
-    if isinstance(ts, bool) or not isinstance(ts, int | float) or not 0 <= ts < float("inf"):
+    if isinstance(ts, bool) or not isinstance(ts, int | float) or not 0 <= ts < TIME_LIMIT:
         raise source.error(line, "ts", f"{shown(ts)} is not a number of seconds >= 0")
     if ts < latest_s:
         raise source.error(line, "ts", f"{ts:.12g} is before {latest_s:.12g}")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kvtune_lab.readers.errors import TraceError
-from kvtune_lab.readers.fields import given, whole
+from kvtune_lab.readers.fields import TIME_LIMIT, given, whole
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded
 from kvtune_lab.readers.packing import Packing, Row
 from kvtune_lab.readers.source import Source, shown
@@ -71,6 +71,8 @@ def load_ragpulse(source: Source) -> Loaded:
             parent = node
         tokens = [lengths[chunk] for _, chunk in chunks]
         session = row.get("session_id")
+        if session is not None and not isinstance(session, str | int):
+            raise source.error(number, "session_id", f"{shown(session)} is not a text or a number")
         return Row(time_s=time_s, blocks=blocks, tokens=tokens, output_tokens=answer, session=session)
 
     packing = Packing(source, time_field="timestamp", blocks_field="hash_ids")
@@ -113,9 +115,9 @@ def _seconds(source: Source, number: int, row: dict[str, Any]) -> float:
     value = given(source, number, row, "timestamp")
     try:
         seconds = float(value) if isinstance(value, str | int | float) else -1.0
-    except ValueError:
+    except (ValueError, OverflowError):
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
+    if not 0 <= seconds < TIME_LIMIT:
         raise source.error(number, "timestamp", f"{shown(value)} is not a number of seconds >= 0")
     return seconds
 
@@ -125,7 +127,10 @@ def _chunks(source: Source, number: int, row: dict[str, Any]) -> list[tuple[int,
     ids = given(source, number, row, "hash_ids")
     if not isinstance(ids, dict) or not set(ids) <= set(PARTS):
         raise source.error(number, "hash_ids", f"{shown(ids)} is not an object of {', '.join(PARTS)}")
-    chunks = [(part, chunk) for part, name in enumerate(PARTS) for chunk in ids.get(name) or ()]
+    lists = [ids.get(name) or [] for name in PARTS]
+    if not all(isinstance(each, list) for each in lists):
+        raise source.error(number, "hash_ids", f"{shown(ids)} holds something else than lists")
+    chunks = [(part, chunk) for part, each in enumerate(lists) for chunk in each]
     wrong = next((chunk for _, chunk in chunks if type(chunk) is not int or chunk < 0), None)
     if wrong is not None:
         raise source.error(number, "hash_ids", f"holds {shown(wrong)}, which is not a whole number >= 0")

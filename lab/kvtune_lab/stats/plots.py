@@ -21,6 +21,7 @@ from kvtune_lab.stats.skew import reuse_by_user
 from kvtune_lab.stats.working_set import blocks_per_window
 
 _POINTS = 400
+_MOST_BINS = 400
 _PANELS_A_ROW = 3
 _MOST_PANELS = 9
 _MEASURED: dict[str, Any] = {"color": "#1f77b4", "linewidth": 2.0, "label": "measured"}
@@ -95,13 +96,13 @@ def _interval_panel(ax: Axes, ordered: Reals, name: str) -> None:
     _percent(ax, "% of reuses within")
     ax.set_ylim(0, 1.02)
     ax.set_title(name, fontsize="medium")
-    ax.legend(fontsize="small", loc="lower right")
+    ax.legend(fontsize="small", loc="best")
 
 
 def _working_set(stats: TraceStats) -> Figure:
     options, loaded = stats.options, stats.loaded
     counts = blocks_per_window(loaded.requests, loaded.distinct_blocks, options.window_seconds)
-    figure, ax = _single(f"Distinct blocks touched in each {options.window_seconds:g} s")
+    figure, ax = _single(f"Distinct blocks touched in each {_span(options.window_seconds)}")
     hours = np.arange(len(counts) + 1) * options.window_seconds / 3600
     ax.stairs(counts, hours, fill=True, alpha=0.6, color="#1f77b4")
     ax.set_xlabel("hours from the first request")
@@ -140,7 +141,11 @@ def _skew(volumes: Reals, users: str, volume: str) -> Figure:
 
 
 def _arrivals(counts: Reals, bin_seconds: float) -> Figure:
-    figure, ax = _single(f"Requests in each {bin_seconds:g} s")
+    """Bins are joined where there are more than can be told apart."""
+    joined = ceil(len(counts) / _MOST_BINS)
+    whole = len(counts) // joined
+    counts, bin_seconds = counts[: whole * joined].reshape(whole, joined).sum(axis=1), bin_seconds * joined
+    figure, ax = _single(f"Requests in each {_span(bin_seconds)}")
     hours = np.arange(len(counts) + 1) * bin_seconds / 3600
     ax.stairs(counts, hours, color="#1f77b4", linewidth=0.9)
     mean = float(counts.mean())
@@ -159,6 +164,10 @@ def _single(title: str) -> tuple[Figure, Axes]:
     ax = figure.subplots()
     ax.grid(visible=True, alpha=0.3)
     return figure, ax
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:g} min"
 
 
 def _percent(ax: Axes, label: str) -> None:

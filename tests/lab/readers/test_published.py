@@ -1,5 +1,7 @@
 """The published traces as they are read: sizes, times, sessions, kinds, chains."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +61,16 @@ def test_agent_sessions_are_expanded_and_laid_over_a_day(traces: Path) -> None:
         np.uint8,
     ]
     assert loaded.notes[-1].startswith("session starts from agentic_dev_session_starts_24h.json.gz")
+
+
+def test_26_million_references_take_less_than_a_gibibyte(traces: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path; from kvtune_lab.readers.load import load; "
+        "load(Path(sys.argv[1])); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    args = [sys.executable, "-c", code, str(traces / "agentic_dev_requests.jsonl.gz")]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) < 2**20  # KiB
 
 
 def test_chunks_of_a_prompt_keep_their_lengths_and_parts(traces: Path) -> None:
