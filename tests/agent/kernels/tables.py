@@ -16,7 +16,7 @@ PINNED = int(Flag.RESIDENT | Flag.PINNED)
 AWKWARD_SCORES = (0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 3.4e38)
 
 scores_with_ties = st.one_of(st.sampled_from(AWKWARD_SCORES), st.floats(width=32))
-flags = st.integers(min_value=0, max_value=3)
+flags = st.sampled_from([EVICTABLE, EVICTABLE, EVICTABLE, 0, int(Flag.PINNED), PINNED])
 seeds = st.integers(min_value=0, max_value=2**32)
 
 

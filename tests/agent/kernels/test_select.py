@@ -48,7 +48,8 @@ def test_pinned_and_free_slots_are_passed_over(kernels: Kernels) -> None:
 
 @both
 def test_of_equal_scores_the_lowest_slots_go(kernels: Kernels) -> None:
-    assert _chosen(kernels, [7.0, -0.0, 0.0, -0.0, 0.0], [EVICTABLE] * 5, 3, 3) == [1, 2, 3]
+    assert _chosen(kernels, [7.0, -0.0, 0.0, -0.0, 0.0], [EVICTABLE] * 5, 2, 2) == [1, 2]
+    assert _chosen(kernels, [1.0] * 5, [EVICTABLE] * 5, 2, 4) == [0, 1]
 
 
 @both
