@@ -65,16 +65,16 @@ class WorkloadRules:
     relax_factor: float = 2.0
     """For so long after the full hour the window is longer by this factor. Not published."""
 
-    topic_answers: float = 3.0
+    topic_answers: float = 0.0
     topic_gap_seconds: float = 15.0
     """A session has switched its topic when so many answers came each within the gap of the one before;
-    0 answers: only where the caller says so."""
+    0 answers: only where the caller says so. The article's 3 are chat's: agents' answers always come fast."""
 
     sampled_of: float = 16.0
     """Reuse is learnt from one block of so many, chosen by hash."""
 
-    horizon_seconds: float = 600.0
-    """A block idle for longer counts as not reused: the published 10 min of 80 % of chat's reuses."""
+    horizon_seconds: float = 300.0
+    """A block idle for longer counts as not reused: as long as the longest window."""
 
     prior_weight: float = 8.0
     """What a class starts from counts as much as so many sampled accesses."""
@@ -119,5 +119,5 @@ _LOWEST = {
 }
 
 NEUTRAL: Final = WorkloadRules()
-TO_C: Final = WorkloadRules(reuse_rate_per_second=0.15 / 60)
+TO_C: Final = WorkloadRules(reuse_rate_per_second=0.15 / 60, topic_answers=3)
 TO_B: Final = WorkloadRules(reuse_rate_per_second=0.16)

@@ -111,24 +111,27 @@ def test_a_document_is_a_class_by_its_first_tokens_and_a_given_class_is_taken() 
 
 
 def test_a_session_that_answers_fast_switches_its_topic_and_old_turns_lose_their_reuse() -> None:
-    cache = cache_of()
+    cache = cache_of(TO_C)
     for now, blocks in ((0.0, [0, 1]), (10.0, [0, 1, 2, 3]), (20.0, [0, 1, 2, 3, 4, 5])):
         ask(cache, blocks, now)
     assert classes(cache, range(6)) == [OLD_TURNS] * 4 + [class_of(0, 3)] * 2
-    assert score(cache, 0, 20.0) == pytest.approx(score(cache, 4, 20.0) - 0.5 * p_next(class_of(0, 3)))
+    assert score(cache, 0, 20.0) == pytest.approx(
+        score(cache, 4, 20.0) - 0.5 * p_next(class_of(0, 3), TO_C.reuse_rate_per_second)
+    )
     ask(cache, list(range(8)), 100.0)
     assert classes(cache, range(8)) == [class_of(0, 4)] * 8, "until it takes its time"
 
 
-def p_next(k: int) -> float:
+def p_next(k: int, rate: float = NEUTRAL.reuse_rate_per_second) -> float:
     """The probability that a class that nobody has seen reuses a block that was just asked for."""
-    only = cache_of(WorkloadRules(spatial_weight=0, life_weight=0, p_reuse_weight=1))
+    alone = {"p_reuse_weight": 1.0, "spatial_weight": 0.0, "life_weight": 0.0}
+    only = cache_of(WorkloadRules(reuse_rate_per_second=rate, **alone))
     ask(told(only, CLASS, k + 1), [0], 0.0)
     return score(only, 0, 0.0)
 
 
 def test_a_topic_switch_may_be_told_and_its_inference_may_be_off() -> None:
-    cache = cache_of(WorkloadRules(topic_answers=0))
+    cache = cache_of()
     for now, blocks in ((0.0, [0]), (1.0, [0, 1]), (2.0, [0, 1, 2])):
         ask(cache, blocks, now)
     assert OLD_TURNS not in classes(cache, range(3))
