@@ -115,7 +115,7 @@ def _read(path: Path, *, skip_bad: int, session_starts: Path | None) -> "Loaded 
     """Read requests where the trace has blocks, else arrivals."""
     from kvtune_lab.readers.load import load, load_arrivals, open_trace
 
-    with telling_bad_traces(path), _progress() as progress:
+    with telling_bad_traces(path), _progress("reading", 1.0) as progress:
         if open_trace(path).has_blocks:
             return load(path, skip_bad=skip_bad, starts=session_starts, progress=progress)
         return load_arrivals(path, skip_bad=skip_bad, progress=progress)
@@ -135,8 +135,9 @@ def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: _Outp
     from kvtune_lab.stats.records import class_rows
     from kvtune_lab.stats.report import TraceStats
 
-    worked_out = TraceStats(loaded, options)
-    report = worked_out.report()
+    with _progress("working out", None):
+        worked_out = TraceStats(loaded, options)
+        report = worked_out.report()
     if outputs.json != STDOUT:
         from kvtune_cli.trace_text import print_report
 
@@ -193,12 +194,12 @@ def _seconds(option: str, text: str) -> float:
 
 
 @contextmanager
-def _progress() -> "Iterator[Progress]":
-    """A bar on the terminal, if stderr is one."""
+def _progress(doing: str, total: float | None) -> "Iterator[Progress]":
+    """A bar on the terminal, if stderr is one; without a total it only shows that work goes on."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=1.0)
+        task = bar.add_task(doing, total=total)
         yield lambda share: bar.update(task, completed=share)

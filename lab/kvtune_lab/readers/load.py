@@ -18,7 +18,7 @@ import numpy as np
 from kvtune_lab.readers import agentic, bailian, kv_events, mooncake, ragpulse, recording
 from kvtune_lab.readers.arrivals import load_azure, load_servegen
 from kvtune_lab.readers.detect import detect
-from kvtune_lab.readers.errors import ArrivalsOnly, Skips
+from kvtune_lab.readers.errors import ArrivalsOnly, Skips, TraceError
 from kvtune_lab.readers.loaded import LACKS, Arrivals, ClientRates, Format, Loaded
 from kvtune_lab.readers.source import Progress, Source
 
@@ -73,9 +73,12 @@ def load(
 ) -> Loaded:
     """Read all requests into arrays; `starts` gives the session starts of an agentic trace.
 
-    Up to `skip_bad` bad rows are left out and counted. Raises ArrivalsOnly for a trace without blocks.
+    Up to `skip_bad` bad rows are left out and counted. Raises ArrivalsOnly for a trace without blocks, and
+    TraceError for `starts` where sessions have their own.
     """
     trace = open_trace(path)
+    if starts is not None and trace.format is not Format.AGENTIC:
+        raise TraceError(trace.path, 1, "format", f"{trace.format} takes no session starts ({starts})")
     if not trace.has_blocks:
         raise ArrivalsOnly(trace.path, 1, "format", f"{trace.format} lacks {'; '.join(trace.lacks)}")
     reader = _LOADERS[trace.format]

@@ -16,7 +16,7 @@ from kvtune_lab.stats.classes import Classes, classes_of
 from kvtune_lab.stats.intervals import Intervals, describe
 from kvtune_lab.stats.residency import Residency, characteristic_seconds, under_ttl
 from kvtune_lab.stats.reuse import known_prefixes, next_requests, requests_of, tokens_before
-from kvtune_lab.stats.skew import Skew, per_client_skew, skew_of
+from kvtune_lab.stats.skew import Skew, skew_of
 from kvtune_lab.stats.turns import conversations
 from kvtune_lab.stats.working_set import WorkingSet, working_set_of
 
@@ -25,7 +25,8 @@ INTERVAL_SAMPLES = 2_000_000
 
 _SEED = 1
 
-Bytes8: TypeAlias = NDArray[np.uint8]
+Labels: TypeAlias = NDArray[np.uint8]
+"""A class each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class ArrivalReport:
 class Sample:
     """References that were asked when their block is wanted again."""
 
-    classes: Bytes8
+    classes: Labels
     seconds: Reals
     """Until then; inf for never."""
 
@@ -114,7 +115,7 @@ def arrival_report(arrivals: Arrivals | ClientRates) -> ArrivalReport:
             prompt_tokens=None,
             output_tokens=None,
             spikes=spikes_of_rates(arrivals),
-            clients=per_client_skew(arrivals.clients, arrivals.rates),
+            clients=skew_of(arrivals.clients, arrivals.rates, inferred=False),
             notes=arrivals.notes,
             skipped=arrivals.skipped,
         )

@@ -1,4 +1,4 @@
-"""How unevenly reuse is spread over users: the least share of them that has most of it."""
+"""How unevenly reuse (or requests) are spread over users: the least share of them that has most of it."""
 
 from dataclasses import dataclass
 
@@ -44,8 +44,3 @@ def skew_of(users: Whole, reused_tokens: Reals, *, inferred: bool) -> Skew:
         users_share_of_reuse=needed / len(totals) if whole else None,
         inferred=inferred,
     )
-
-
-def per_client_skew(clients: Whole, volumes: Reals) -> Skew:
-    """The same for the requests of clients, where reuse is not known of."""
-    return skew_of(clients, volumes, inferred=False)

@@ -77,6 +77,12 @@ def test_a_folder_needs_one_file_of_requests(tmp_path: Path) -> None:
         open_trace(tmp_path)
 
 
+def test_session_starts_are_for_agentic_traces_alone(tmp_path: Path) -> None:
+    path = write(tmp_path / "any", [mooncake(500, [1])])
+    with pytest.raises(TraceError, match=r"any:1: format: mooncake takes no session starts \(.*x\)"):
+        load(path, starts=tmp_path / "x")
+
+
 def test_arrivals_are_read_of_a_trace_with_blocks_too(tmp_path: Path) -> None:
     path = write(tmp_path / "any", [mooncake(500, [1]), mooncake(2500, [1, 2])])
     assert load_arrivals(path).times.tolist() == [0, 2]

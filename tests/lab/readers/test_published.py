@@ -12,15 +12,6 @@ from kvtune_lab.readers.load import load, load_arrivals
 from kvtune_lab.readers.loaded import Arrivals, ClientRates, Format
 from kvtune_lab.readers.source import Source
 
-TRACES = Path(__file__).parents[4] / "shared/traces"
-
-
-@pytest.fixture(scope="module")
-def traces() -> Path:
-    if not TRACES.exists():
-        pytest.skip("the published traces are not beside this checkout (../shared/traces)")
-    return TRACES
-
 
 @pytest.mark.parametrize(
     ("name", "format", "requests", "references", "distinct"),

@@ -8,15 +8,6 @@ from kvtune_lab.readers.load import load, load_arrivals
 from kvtune_lab.stats.intervals import Law
 from kvtune_lab.stats.report import ClassStats, Options, TraceStats, arrival_report
 
-TRACES = Path(__file__).parents[4] / "shared/traces"
-
-
-@pytest.fixture(scope="module")
-def traces() -> Path:
-    if not TRACES.exists():
-        pytest.skip("the published traces are not beside this checkout (../shared/traces)")
-    return TRACES
-
 
 def distance(stats: ClassStats, law: Law) -> float:
     return next(fit.ks_distance for fit in stats.intervals.fits if fit.law is law)
