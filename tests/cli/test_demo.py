@@ -6,7 +6,7 @@ import pytest
 
 from kvtune_api.codec import parse
 from kvtune_api.errors import SpecError
-from kvtune_api.knobs import CacheConfig, Knob, point
+from kvtune_api.knobs import CacheConfig, Knob, point, written
 from kvtune_api.names import Reason
 from kvtune_api.ranges import QuantityRange
 from kvtune_cli.demo.last_act import resized
@@ -28,10 +28,11 @@ def test_every_wrong_option_is_told_at_once() -> None:
     assert told == {"--speed", "--agents", "--rate", "--seed", "--strategy", "--trace"}
 
 
-def test_the_demos_own_policy_starts_poor_and_tunes_three_knobs() -> None:
+def test_the_demos_own_policy_starts_poor_and_tunes_every_knob_but_the_threshold() -> None:
     start = point(start_config(demo_policy(options())))
 
-    assert set(start) == set(Knob)
+    assert set(start) == set(Knob) - {Knob.STORE_THRESHOLD}
+    assert written(Knob.EVICTION_POLICY, start[Knob.EVICTION_POLICY]) == "FIFO"
     assert start[Knob.CACHE_TTL] == 30
     assert start[Knob.HOST_MEMORY] == 57 * GIB
 

@@ -9,17 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtune_api.codec import parse
-from kvtune_api.knobs import CacheConfig, Knob, config, point
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, config, point
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
 from kvtune_tuner.box import step_box
 from kvtune_tuner.space import space_of
 from kvtune_tuner.trying import asked_in_vain, out_of_reach
-from tests.fakes.samples import GIB, cache_config, policy
+from tests.fakes.samples import cache_config as numbers_alone
+from tests.fakes.samples import policy
 
 CHAT = parse(
     KVCachePolicy, yaml.safe_load((Path(__file__).parents[2] / "examples" / "chat.yaml").read_text())
 )
+
+
+def cache_config(
+    ttl: float = 30,
+    ratio: float = 0.3,
+    host_gib: float = 57,
+    eviction: EvictionPolicy = EvictionPolicy.FIFO,
+) -> CacheConfig:
+    """A configuration with every knob of the example."""
+    return replace(numbers_alone(ttl=ttl, ratio=ratio, host_gib=host_gib), eviction_policy=eviction)
+
+
 START = cache_config()
 SPACE = space_of(CHAT.spec, frozenset(Knob))
 
@@ -38,6 +51,10 @@ REFUSALS = {
         cache_config(ttl=500, host_gib=10),
         "cacheTTL: 500s is above the largest step x4 from 30s (at most 120s);"
         " tiers.hostMemory: 10Gi is outside 14Gi to 912Gi",
+    ),
+    "a policy that is no choice": (
+        cache_config(eviction=EvictionPolicy.SIEVE),
+        "evictionPolicy: SIEVE is not among FIFO, ReuseAware, LRU, ARC, S3FIFO",
     ),
     "nothing new": (START, "this is what the incumbent is"),
 }
@@ -85,7 +102,7 @@ def test_before_an_incumbent_fits_the_policy_the_control_plane_decides() -> None
 def test_whatever_is_outside_the_box_is_refused_and_nothing_inside_is(
     ttl: int, host_gib: int, ratio: float
 ) -> None:
-    wanted = config({Knob.CACHE_TTL: ttl, Knob.HOST_MEMORY: host_gib * GIB, Knob.EVICTION_RATIO: ratio})
+    wanted = cache_config(ttl, ratio, host_gib)
 
     why = out_of_reach(SPACE, START, wanted)
 

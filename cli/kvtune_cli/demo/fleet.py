@@ -84,6 +84,8 @@ async def _agent(fleet: Fleet, name: str, config: CacheConfig) -> Child:
         *("--cache-ttl", str(config.cache_ttl)),
         *("--eviction-ratio", str(config.eviction_ratio)),
         *("--host-memory", str(host) if host else "64Gi"),
+        *(("--eviction-policy", str(config.eviction_policy)) if config.eviction_policy else ()),
+        *(("--store-threshold", str(config.store_threshold)) if config.store_threshold else ()),
         *("--preset", TRACE_PRESET if fleet.options.trace else PRESET),
         *("--origin", str(fleet.origin)),
         *("--speed", str(fleet.options.speed)),

@@ -51,11 +51,14 @@ def written(policy: KVCachePolicy) -> str:
 
 
 def start_config(policy: KVCachePolicy) -> CacheConfig:
-    """What the agents of a demo begin with: the policy's start, else its smallest values."""
+    """What the agents of a demo begin with: the policy's start, else its smallest values and first choice."""
     knobs = policy.spec.knobs
     ttl, ratio, host = knobs.cache_ttl, knobs.eviction_ratio, knobs.tiers.host_memory
+    policies, threshold = knobs.eviction_policy, knobs.store_threshold
     return CacheConfig(
         cache_ttl=(ttl.start or ttl.min) if ttl else Duration("60s"),
         eviction_ratio=(ratio.start or ratio.max) if ratio else 0.1,
         tiers=Tiers(host_memory=(host.start or host.min) if host else None),
+        eviction_policy=(policies.start or policies.choices[0]) if policies else None,
+        store_threshold=(threshold.start or threshold.min) if threshold else None,
     )
