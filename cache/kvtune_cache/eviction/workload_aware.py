@@ -43,6 +43,7 @@ from kvtune_cache.eviction.workload_state import (
     REQUEST_TURN,
     RUNS,
     SPATIAL_PARTS,
+    STEPS,
     TOUCHES,
     Workload,
 )
@@ -112,7 +113,8 @@ def workload_evict(w: Workload, queues: Queues, table: BlockTable, request: Floa
         if queues.heads[k] == w.scored[k]:
             dequeue(queues, x)
             leave(table, x)
-            score_head(w, queues, table, k, now)
+            if not _follows_its_like(w, queues, table, k, x):
+                score_head(w, queues, table, k, now)
             return x
         score_head(w, queues, table, k, now)
         k = w.tree[1]
@@ -139,6 +141,16 @@ def workload_forget(w: Workload, x: int) -> None:
     w.classes[x] = 0
     w.ends[x] = 0
     forget_access(w.fit, x)
+
+
+def _follows_its_like(w: Workload, queues: Queues, table: BlockTable, k: int, x: int) -> bool:
+    """Keep the score of the victim x for the next head of its class where it is of the same request."""
+    y = head(queues, table, k)
+    if y == NO_BLOCK or queues.last[y] != queues.last[x] or w.spatial[y] != w.spatial[x]:
+        return False
+    w.scored[k] = queues.heads[k]
+    w.state[STEPS] += 1
+    return True
 
 
 def _class(request: Floats, turn: int) -> int:
