@@ -41,9 +41,9 @@ def block_ids(source: Source, line: int, row: dict[str, Any], name: str) -> list
     blocks = given(source, line, row, name)
     if not isinstance(blocks, list):
         raise source.error(line, name, f"{shown(blocks)} is not a list of whole numbers >= 0")
-    for block in blocks:
-        if type(block) is not int or block < 0:
-            raise source.error(line, name, f"holds {shown(block)}, which is not a whole number >= 0")
+    if not set(map(type, blocks)) <= {int} or min(blocks, default=0) < 0:
+        wrong = next(block for block in blocks if type(block) is not int or block < 0)
+        raise source.error(line, name, f"holds {shown(wrong)}, which is not a whole number >= 0")
     if len(set(blocks)) < len(blocks):
         twice = next(block for block in blocks if blocks.count(block) > 1)
         raise source.error(line, name, f"holds block {twice} more than once")

@@ -108,9 +108,12 @@ class Packing:
         known = len(numbers)
         found = list(map(numbers.__getitem__, blocks))
         previous = [_NO_BLOCK, *found[:-1]]
-        if len(numbers) > known:
+        new = len(numbers) - known
+        if new and found[-new] == known:  # the usual case: all that is new stands at the end
+            before.extend(previous[len(found) - new : len(found)])
+        elif new:
             before.extend([p for x, p in zip(found, previous, strict=False) if x >= known])
-        if [before[x] for x in found] == previous[: len(found)]:
+        if list(map(before.__getitem__, found)) == previous[: len(found)]:
             return found
         at = next(i for i, x in enumerate(found) if before[x] != previous[i])
         was = before[found[at]]
