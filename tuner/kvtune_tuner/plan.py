@@ -160,7 +160,7 @@ def _incumbent(draft: Draft) -> Draft:
     if current is not None:
         for axis in draft.space.axes:
             old = point(current).get(axis.knob)
-            if old is not None and axis.low <= old <= axis.high:
+            if old is not None and axis.holds(old):
                 values[axis.knob] = old
     return bumped(with_status(draft, replace(draft.status, incumbent=config_of(values))))
 
