@@ -68,6 +68,27 @@ def test_maps_read_as_arrays_do(tmp_path: Path) -> None:
     assert as_lists(loaded.requests).blocks == [0, 1]
 
 
+@pytest.mark.parametrize("arrays", [True, False], ids=["arrays", "maps"])
+def test_structs_as_vllm_publishes_them_are_read(arrays: bool, tmp_path: Path) -> None:
+    fields = [
+        ("block_hashes", list[int]),
+        ("parent_block_hash", int | None),
+        ("token_ids", list[int]),
+        ("block_size", int),
+        ("lora_id", int | None),
+        ("medium", str | None),
+    ]
+    layout = {"array_like": arrays, "omit_defaults": True}
+    block_stored = msgspec.defstruct("BlockStored", fields, tag=True, **layout)  # type: ignore[call-overload]  # flags
+    cleared = msgspec.defstruct("AllBlocksCleared", [], tag=True, **layout)  # type: ignore[call-overload]  # flags
+    head = [("ts", float), ("events", list[object]), ("data_parallel_rank", int | None, None)]
+    batch = msgspec.defstruct("KVEventBatch", head, **layout)  # type: ignore[call-overload]  # flags
+    event = block_stored([2**63 + 1, 7], None, [0] * 32, 16, None, "GPU")
+    loaded = load(events(tmp_path, batch(5.0, [event, cleared()]), batch(9.0, [event], 0)))
+    assert as_lists(loaded.requests).blocks == [0, 1, 0, 1]
+    assert as_lists(loaded.requests).times == [0, 4]
+
+
 def test_other_tiers_and_other_layer_groups_are_no_requests(tmp_path: Path) -> None:
     other_group = [*stored([9]), None, None, 1]
     loaded = load(events(tmp_path, [4.0, [stored([1]), stored([1], medium="CPU"), other_group]]))
