@@ -202,7 +202,7 @@ class PolicySpec:
     """What may be tuned, and within which bounds."""
 
     strategy: Strategy = Strategy.AUTO
-    """Who proposes candidates. Auto: the reuse model, then the ladder, then Optuna."""
+    """Who proposes candidates. Auto: the reuse model, then other policies, the ladder, Optuna."""
 
     experiment: ExperimentSettings = ExperimentSettings()
     """How experiments are run."""
