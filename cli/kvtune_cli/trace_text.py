@@ -1,16 +1,24 @@
 """Statistics of a trace as tables for a person."""
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from kvtune_lab.sizes import in_bytes
 from kvtune_lab.stats.arrivals import Spikes
+from kvtune_lab.stats.intervals import Law
 from kvtune_lab.stats.report import ArrivalReport, ClassStats, Report
 from kvtune_lab.stats.skew import Skew
 
 WIDEST = 1000
 NOT_KNOWN = "-"
+
+_SHORT: Mapping[Law, str] = MappingProxyType(
+    {Law.EXPONENTIAL: "exp.", Law.LOGNORMAL: "logn.", Law.WEIBULL: "Weib.", Law.GAMMA: "gamma"}
+)
 
 
 def print_report(report: Report) -> None:
@@ -38,19 +46,18 @@ def _print(*tables: Table) -> None:
             wide = console.measure(table, options=console.options.update(width=WIDEST)).maximum
             console = Console(width=max(console.width, wide))
         console.print(table)
+        console.print()
 
 
 def _classes(report: Report) -> Table:
-    table = Table(title="By class, rates in %", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("class", overflow="fold")
-    for head in ("requests", "blocks", "touched again", "prefix match", "mean", "median", "p90", "wasted"):
-        table.add_column(head, justify="right")
+    heads = ("requests", "blocks", "touched\nagain", "prefix\nmatch", "mean", "median", "p90", "wasted")
+    table = _by_class("By class, rates in %", heads)
     for stats in (*report.classes, report.whole):
         seconds = stats.intervals
         table.add_row(
             stats.name,
             NOT_KNOWN if stats.requests is None else f"{stats.requests:,}",
-            f"{stats.references:,}",
+            _count(stats.references),
             _percent(stats.ideal_reuse),
             _percent(stats.prefix_match_rate),
             *(_time(each) for each in (seconds.mean_seconds, seconds.median_seconds, seconds.p90_seconds)),
@@ -60,12 +67,8 @@ def _classes(report: Report) -> Table:
 
 
 def _laws(report: Report) -> Table:
-    title = "Laws of the time until a block is touched again, the best first (KS distance)"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("class", overflow="fold")
-    table.add_column("intervals", justify="right")
-    for head in ("best", "parameters", "second", "third", "fourth"):
-        table.add_column(head)
+    heads = ("intervals", "best law", "shape", "scale", *(f"KS\n{name}" for name in _SHORT.values()))
+    table = _by_class("Laws of the time until a block is touched again", heads)
     for stats in (*report.classes, report.whole):
         table.add_row(stats.name, f"{stats.intervals.count:,}", *_law_cells(stats))
     return table
@@ -74,9 +77,10 @@ def _laws(report: Report) -> Table:
 def _law_cells(stats: ClassStats) -> list[str]:
     fits = stats.intervals.fits
     if not fits:
-        return [NOT_KNOWN] * 5
-    names = [f"{fit.law} {fit.ks_distance:.3f}" for fit in fits]
-    return [names[0], f"shape {fits[0].shape:.3g}, scale {_time(fits[0].scale_seconds)}", *names[1:]]
+        return [NOT_KNOWN] * (3 + len(_SHORT))
+    distances = {fit.law: f"{fit.ks_distance:.3f}" for fit in fits}
+    best = fits[0]
+    return [best.law, f"{best.shape:.3g}", _time(best.scale_seconds), *(distances[law] for law in _SHORT)]
 
 
 def _whole(report: Report) -> Table:
@@ -112,6 +116,22 @@ def _whole(report: Report) -> Table:
     return table
 
 
+def _by_class(title: str, heads: Iterable[str]) -> Table:
+    """A table that a terminal of 80 columns takes."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    table.add_column("class", overflow="fold", min_width=12)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
 def _facts(title: str) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=False)
     table.add_column(no_wrap=True)
@@ -139,6 +159,10 @@ def _skew(skew: Skew, users: str, volume: str) -> str:
     if skew.users_share_of_reuse is None:
         return f"{skew.users:,} {users}, no {volume}"
     return f"{_percent(skew.users_share_of_reuse)} % of {skew.users:,} {users} have 90 % of {volume}"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10_000_000 else f"{number / 1e6:,.1f} M"
 
 
 def _percent(rate: float | None) -> str:

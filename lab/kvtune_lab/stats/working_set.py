@@ -10,7 +10,10 @@ from kvtune_lab.readers.loaded import Reals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingSet:
-    """Distinct blocks, and GiB where the bytes of a token are known; a block takes its full size."""
+    """Distinct blocks, and GiB where the bytes of a token are known; a block takes its full size.
+
+    A last window that is not full counts for the peak alone, unless it is the only one.
+    """
 
     distinct_blocks: int
     window_seconds: float
@@ -54,12 +57,13 @@ def working_set_of(
     if not window_seconds > 0:
         raise ValueError(f"window_seconds: {window_seconds} is not greater than 0")
     counts = blocks_per_window(requests, distinct_blocks, window_seconds)
+    full = counts[: max(int(float(requests.times[-1]) // window_seconds), 1)]
     return WorkingSet(
         distinct_blocks=distinct_blocks,
         window_seconds=window_seconds,
         windows=len(counts),
-        mean_blocks=float(counts.mean()),
-        p95_blocks=float(np.quantile(counts, 0.95)),
+        mean_blocks=float(full.mean()),
+        p95_blocks=float(np.quantile(full, 0.95)),
         peak_blocks=float(counts.max()),
         bytes_per_block=bytes_per_block,
     )
