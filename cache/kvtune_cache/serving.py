@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from kvtune_cache.constants import EngineConstants
+from kvtune_cache.counts import LEFT, PRESSURE, REFUSED, RESIZE, TTL, WANTED
 from kvtune_cache.reuse import ReuseAges
 from kvtune_cache.tiers import CacheSettings, Processed, TieredCache
 
@@ -27,6 +28,9 @@ TTFT_BOUNDS_SECONDS = (
 )  # fmt: skip
 
 ROOT_MEMORY_SECONDS = 3600.0
+
+KINDS = 6
+"""Request types or stop reasons that are told apart; 0: not known."""
 
 
 class Served(NamedTuple):
@@ -51,11 +55,24 @@ class Totals:
     evicted_blocks_ttl: int = 0
     evicted_blocks_pressure: int = 0
     evicted_blocks_resize: int = 0
+    wanted_again_ttl: int = 0
+    wanted_again_pressure: int = 0
+    wanted_again_resize: int = 0
+    refused_blocks: int = 0
     bytes_written_down: int = 0
     stall_seconds: float = 0.0
     busy_seconds: float = 0.0
     new_roots: int = 0
     errors: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class KindTotals:
+    """Counters of the requests of one kind since the start."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +130,7 @@ class _SeenRoots:
 class ServingModel:
     """Serve requests in order of arrival; `totals`, `ttft` and `reuse` hold what was counted."""
 
-    __slots__ = ("_cache", "_constants", "_free_s", "_now_s", "_roots", "reuse", "totals", "ttft")
+    __slots__ = ("_cache", "_constants", "_free_s", "_now_s", "_roots", "kinds", "reuse", "totals", "ttft")
 
     def __init__(
         self, constants: EngineConstants, settings: CacheSettings, *, max_reuse_age_s: float = 3600.0
@@ -125,6 +142,7 @@ class ServingModel:
         self._free_s = 0.0
         self._now_s = 0.0
         self.totals = Totals()
+        self.kinds = tuple(KindTotals() for _ in range(KINDS))
         self.ttft = TtftHistogram()
         self.reuse = ReuseAges(max_reuse_age_s)
 
@@ -136,7 +154,7 @@ class ServingModel:
     @property
     def settings(self) -> CacheSettings:
         """Give the settings in force."""
-        return self._cache.host.settings
+        return self._cache.settings
 
     @property
     def now_s(self) -> float:
@@ -144,22 +162,35 @@ class ServingModel:
         return self._now_s
 
     def serve(
-        self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, root: int | None = None
+        self,
+        arrival_s: float,
+        blocks: Sequence[int],
+        prompt_tokens: int,
+        root: int | None = None,
+        *,
+        kind: int = 0,
+        output_tokens: int = -1,
     ) -> Served:
         """Serve one request; blocks are prefix-chained ids, head first.
 
-        Tokens past the last block are never hit. Raises ValueError, changing nothing, for an arrival before
-        the latest time and for fewer prompt tokens than the blocks before the last one hold (at least one
-        is needed).
+        Tokens past the last block are never hit. A policy may learn from `kind`, 0 (not known) to 5, and
+        from the tokens of the answer (-1: not known). Raises ValueError, changing nothing, for an arrival
+        before the latest time, for fewer prompt tokens than the blocks before the last one hold (at least one
+        is needed), and for a kind that is none.
         """
-        self._check(arrival_s, blocks, prompt_tokens)
+        self._check(arrival_s, blocks, prompt_tokens, kind)
         self._now_s = arrival_s
-        done = self._cache.process(blocks, arrival_s)
+        done = self._cache.process(
+            blocks, arrival_s, kind=kind, output_tokens=output_tokens, prompt_tokens=prompt_tokens
+        )
         device_tokens, host_tokens = self._hit_tokens(done, len(blocks), prompt_tokens)
         self.reuse.touch(blocks, arrival_s)
         ttft, queue, stall = self._take_turn(arrival_s, done, prompt_tokens - device_tokens - host_tokens)
         self.ttft.observe(ttft)
-        totals = self.totals
+        totals, of_kind = self.totals, self.kinds[kind]
+        of_kind.requests += 1
+        of_kind.prompt_tokens += prompt_tokens
+        of_kind.hit_tokens += device_tokens + host_tokens
         totals.requests += 1
         totals.prompt_tokens += prompt_tokens
         totals.device_hit_tokens += device_tokens
@@ -175,31 +206,33 @@ class ServingModel:
     def reconfigure(self, settings: CacheSettings, now_s: float) -> None:
         """Take new settings at once; a time before the latest one counts as the latest."""
         self._now_s = max(self._now_s, now_s)
-        self._cache.host.reconfigure(settings, self._now_s)
+        self._cache.reconfigure(settings, self._now_s)
         self._copy_evictions()
 
     def advance(self, now_s: float) -> None:
         """Let time pass without a request, so that idle blocks end; an earlier time changes nothing."""
         self._now_s = max(self._now_s, now_s)
-        self._cache.host.sweep(self._now_s)
+        self._cache.sweep(self._now_s)
         self._copy_evictions()
 
     def occupancy(self) -> Occupancy:
         """Give the fill of both tiers at the latest time."""
         return Occupancy(
             device_blocks=len(self._cache.device),
-            device_capacity_blocks=self._cache.device.capacity_blocks,
+            device_capacity_blocks=self._cache.device.rules.capacity,
             host_blocks=len(self._cache.host),
-            host_capacity_blocks=self._cache.host.settings.host_blocks,
+            host_capacity_blocks=self._cache.host.rules.capacity,
         )
 
-    def _check(self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int) -> None:
+    def _check(self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, kind: int) -> None:
         """Refuse a request that goes back in time or is shorter than its blocks."""
         if not arrival_s >= self._now_s:
             raise ValueError(f"arrival_s: {arrival_s} is before {self._now_s}")
         least = (len(blocks) - 1) * self._constants.block_tokens + 1 if blocks else 1
         if prompt_tokens < least:
             raise ValueError(f"prompt_tokens: {prompt_tokens} is less than {least}, for {len(blocks)} blocks")
+        if not 0 <= kind < KINDS:
+            raise ValueError(f"kind: {kind} is not within 0 to {KINDS - 1}")
 
     def _hit_tokens(self, done: Processed, block_count: int, prompt_tokens: int) -> tuple[int, int]:
         """Turn hit blocks into tokens on the device and on the host; a hit last block may be partial."""
@@ -237,7 +270,11 @@ class ServingModel:
 
     def _copy_evictions(self) -> None:
         """Bring the eviction counters up to date."""
-        host = self._cache.host
-        self.totals.evicted_blocks_ttl = host.evicted_ttl
-        self.totals.evicted_blocks_pressure = host.evicted_pressure
-        self.totals.evicted_blocks_resize = host.evicted_resize
+        counts, totals = self._cache.host.cache.counts, self.totals
+        totals.evicted_blocks_ttl = counts[LEFT + TTL]
+        totals.evicted_blocks_pressure = counts[LEFT + PRESSURE]
+        totals.evicted_blocks_resize = counts[LEFT + RESIZE]
+        totals.wanted_again_ttl = counts[WANTED + TTL]
+        totals.wanted_again_pressure = counts[WANTED + PRESSURE]
+        totals.wanted_again_resize = counts[WANTED + RESIZE]
+        totals.refused_blocks = counts[REFUSED]

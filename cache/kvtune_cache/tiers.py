@@ -1,31 +1,40 @@
-"""The two tiers of one agent's cache: a plain LRU on the device, below it a host tier with TTL and passes.
+"""The tiers of one agent's cache: a plain LRU on the device, below it the host, below that a disk or none.
 
 Called by serving.py, the grid of the lab and the twin. Pure: the time is passed in and never goes back.
 
 Exact semantics (times are seconds on the engine's clock, sizes are blocks):
-- A request hits its longest prefix of which every block is in the device or the host tier.
-- Write-through: afterwards all its blocks are touched or inserted in both tiers, tail first, its own blocks
-  pinned; of a request longer than a tier the head that fits is kept there.
-- A host block idle for longer than `ttl_seconds` is gone: every entry point first frees all such blocks, so
-  neither a lookup nor an occupancy ever sees one. They count as evicted by ttl, and room made by them needs
-  no pass.
-- An insert that finds the host tier full (100 % is the high watermark) starts one pass, which frees
-  `eviction_ratio` of the capacity (rounded down, at least one block), least recently used first, pinned
-  ones skipped.
-- A new capacity or TTL applies at once: shrinking evicts the least recently used blocks (reason resize, no
-  pass).
+- A request hits its longest prefix of which every block is in some tier; a block counts for the highest.
+- Afterwards all its blocks are touched or taken in on the device, tail first, its own blocks pinned; of a
+  request longer than a tier the head that fits is kept there. Flow.WRITE_THROUGH: on the host, too.
+  Flow.DEMOTE: the host touches what it has and takes in what the device lets go.
+- What the host lets go because of pressure goes down to the disk, which touches what it has of a request; a
+  hit below is taken in above like any other block. A tier takes in only what was asked for often enough.
+- A block idle for longer than its tier's TTL is gone: every entry point first frees all such blocks, so
+  neither a lookup nor an occupancy ever sees one, and room made by them needs no pass. On the disk a block
+  is idle from when it came down.
+- An insert that finds a tier full (100 % is the high watermark) starts one pass, which frees
+  `eviction_ratio` of the capacity (rounded down, at least one block) by the policy, pinned ones skipped.
+- New rules apply at once: shrinking evicts by the policy (reason resize, no pass), another policy takes over
+  every block. Evicting by one policy what the other has taken in loses none.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
-from kvtune_cache.eviction.names import NUMBERS
-from kvtune_cache.lru import LruTable
+from kvtune_cache.blocks import NO_BLOCK, NOWHERE, RESIDENT
+from kvtune_cache.counts import PASS_BLOCKS, PASSES, WRITTEN
+from kvtune_cache.eviction.names import LRU, NUMBERS
+from kvtune_cache.level import Level
+from kvtune_cache.numbering import Numbering
+from kvtune_cache.rules import Rules, pass_blocks
 
 STORE_THRESHOLD_MAX = 255
 """What a count of askings holds."""
+
+ROOM = 1 << 16
+"""Block numbers at most to begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,25 @@ class CacheSettings:
     @property
     def pass_blocks(self) -> int:
         """Blocks one eviction pass frees."""
-        return max(1, int(self.eviction_ratio * self.host_blocks + 1e-9))
+        return pass_blocks(self.eviction_ratio, self.host_blocks)
+
+    @property
+    def rules(self) -> Rules:
+        """The same as rules of the host tier."""
+        return Rules(
+            NUMBERS[self.policy],
+            self.host_blocks,
+            ttl_seconds=self.ttl_seconds,
+            pass_blocks=self.pass_blocks,
+            store_threshold=self.store_threshold,
+        )
+
+
+class Flow(StrEnum):
+    """When a block is written to the host."""
+
+    WRITE_THROUGH = "write-through"
+    DEMOTE = "demote"
 
 
 class HostWork(NamedTuple):
@@ -72,18 +99,42 @@ class HostWork(NamedTuple):
     pass_blocks: int
 
 
-class HostTier:
-    """Hold block ids with the time of their last touch, the least recently used first."""
+class Processed(NamedTuple):
+    """What one request hit, in blocks, and what it did to the host tier (a tuple: made for every request).
 
-    __slots__ = ("_entries", "_settings", "evicted_pressure", "evicted_resize", "evicted_ttl")
+    `host_hit_blocks` are those below the device, `disk_hit_blocks` those of them on the disk.
+    """
 
-    def __init__(self, settings: CacheSettings) -> None:
-        """Start empty, all eviction counts zero."""
+    hit_blocks: int
+    host_hit_blocks: int
+    last_hit_on_host: bool
+    host: HostWork
+    disk_hit_blocks: int = 0
+
+
+class TieredCache:
+    """Look up and store the blocks of requests in the tiers; `device`, `host` and `disk` may be read."""
+
+    __slots__ = ("_flow", "_settings", "device", "disk", "host", "numbering")
+
+    def __init__(
+        self,
+        device_blocks: int,
+        settings: CacheSettings,
+        *,
+        disk: Rules | None = None,
+        flow: Flow = Flow.WRITE_THROUGH,
+    ) -> None:
+        """Start with all tiers empty; raises ValueError for a negative size of the device."""
+        if device_blocks < 0:
+            raise ValueError(f"device_blocks: {device_blocks} is less than 0")
+        room = min(ROOM, 64 + 2 * (device_blocks + settings.host_blocks + (disk.capacity if disk else 0)))
         self._settings = settings
-        self._entries: OrderedDict[int, float] = OrderedDict()
-        self.evicted_ttl = 0
-        self.evicted_pressure = 0
-        self.evicted_resize = 0
+        self._flow = flow
+        self.numbering = Numbering(room)
+        self.device = Level(Rules(LRU, device_blocks), room)
+        self.host = Level(settings.rules, room)
+        self.disk = None if disk is None else Level(disk, room)
 
     @property
     def settings(self) -> CacheSettings:
@@ -91,105 +142,109 @@ class HostTier:
         return self._settings
 
     @property
-    def entries(self) -> OrderedDict[int, float]:
-        """Give the table itself, oldest first, for membership tests; callers do not write to it."""
-        return self._entries
+    def levels(self) -> tuple[Level, ...]:
+        """Give the tiers, from the top."""
+        return (self.device, self.host) if self.disk is None else (self.device, self.host, self.disk)
 
-    def __len__(self) -> int:
-        """Count the resident blocks, as of the last sweep."""
-        return len(self._entries)
-
-    def sweep(self, now_s: float) -> int:
-        """Free every block idle for longer than the TTL at `now_s`; return how many."""
-        entries = self._entries
-        ttl = self._settings.ttl_seconds
-        freed = 0
-        for last_s in entries.values():
-            if now_s - last_s <= ttl:
-                break
-            freed += 1
-        for _ in range(freed):
-            entries.popitem(last=False)
-        self.evicted_ttl += freed
-        return freed
-
-    def touch(self, blocks: Sequence[int], now_s: float) -> HostWork:
-        """Touch or insert the blocks of one request tail first, evicting in passes; sweep before.
-
-        With p blocks a pass and an overflow of d blocks, inserting one by one starts ceil(d / p) passes,
-        and the last finds at most the blocks of others: so all touches come first and the passes are taken
-        together.
-        """
-        entries = self._entries
-        capacity = self._settings.host_blocks
-        own = blocks if len(blocks) <= capacity else blocks[:capacity]
-        before = len(entries)
-        move_to_end = entries.move_to_end
-        for block in reversed(own):
-            entries[block] = now_s
-            move_to_end(block)
-        resident = len(entries)
-        if resident <= capacity:
-            return HostWork(resident - before, 0, 0)
-        return self._relieve(resident - before, resident - capacity, resident - len(own))
-
-    def _relieve(self, inserted: int, overflow: int, others: int) -> HostWork:
-        """Run as many passes as an overflow needs, taking at most the blocks of `others`."""
-        per_pass = self._settings.pass_blocks
-        passes = -(-overflow // per_pass)
-        freed = min(passes * per_pass, others)
-        popitem = self._entries.popitem
-        for _ in range(freed):
-            popitem(last=False)
-        self.evicted_pressure += freed
-        return HostWork(inserted, passes, freed)
-
-    def reconfigure(self, settings: CacheSettings, now_s: float) -> None:
-        """Take new settings at `now_s`; what the old TTL had ended stays ended."""
+    def process(
+        self,
+        blocks: Sequence[int],
+        now_s: float,
+        *,
+        kind: int = 0,
+        output_tokens: int = -1,
+        prompt_tokens: int = 0,
+    ) -> Processed:
+        """Serve one request: find its hits at `now_s`, then touch or take in all its blocks."""
         self.sweep(now_s)
+        numbers = self._numbers(blocks)
+        hits, below, on_disk, last_below = self._look_up(numbers)
+        host, count = self.host, self.host.cache.counts
+        before = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
+        for level in self.levels[1:]:
+            level.tell(numbers, kind, output_tokens, prompt_tokens)
+        self._store(numbers if len(set(numbers)) == len(numbers) else list(dict.fromkeys(numbers)))
+        count = host.cache.counts
+        work = HostWork(count[WRITTEN] - before[0], count[PASSES] - before[1], count[PASS_BLOCKS] - before[2])
+        return Processed(hits, below, last_below, work, on_disk)
+
+    def sweep(self, now_s: float) -> None:
+        """Let time pass between requests: what is idle for too long goes."""
+        for level in self.levels:
+            level.open(now_s)
+
+    def reconfigure(self, settings: CacheSettings, now_s: float, *, disk: Rules | None = None) -> None:
+        """Take new settings at `now_s`, and new rules of the disk, where there is one and they are given."""
+        self.host.reconfigure(settings.rules, now_s)
         self._settings = settings
-        self.sweep(now_s)
-        excess = max(0, len(self._entries) - settings.host_blocks)
-        for _ in range(excess):
-            self._entries.popitem(last=False)
-        self.evicted_resize += excess
+        if disk is not None and self.disk is not None:
+            self.disk.reconfigure(disk, now_s)
 
+    def ids(self, level: Level) -> list[tuple[int, float]]:
+        """List the blocks of a tier and the seconds of their last touch, the oldest first."""
+        return [(self.numbering.owners[x], last_s) for x, last_s in level.by_last_touch()]
 
-class Processed(NamedTuple):
-    """What one request hit, in blocks, and what it did to the host tier (a tuple: made for every request)."""
-
-    hit_blocks: int
-    host_hit_blocks: int
-    last_hit_on_host: bool
-    host: HostWork
-
-
-class TieredCache:
-    """Look up and store the blocks of requests in a device tier and the host tier below it."""
-
-    __slots__ = ("device", "host")
-
-    def __init__(self, device_blocks: int, settings: CacheSettings) -> None:
-        """Start with both tiers empty."""
-        self.device = LruTable(device_blocks)
-        self.host = HostTier(settings)
-
-    def process(self, blocks: Sequence[int], now_s: float) -> Processed:
-        """Serve one request: find its hits at `now_s`, then touch or insert all its blocks in both tiers."""
-        host = self.host
-        host.sweep(now_s)
-        on_device = self.device.entries
-        on_host = host.entries
-        hits = from_host = 0
-        last_on_host = False
-        for block in blocks:
-            if block in on_device:
-                last_on_host = False
-            elif block in on_host:
-                from_host += 1
-                last_on_host = True
+    def _look_up(self, numbers: list[int]) -> tuple[int, int, int, bool]:
+        """Count hits, those below the device, those of them on the disk; whether the last is below."""
+        where = self.device.cache.table.where
+        on_host = self.host.cache.table.where
+        on_disk = self.disk.cache.table.where if self.disk is not None else None
+        hits = below = deep = 0
+        last_below = False
+        for x in numbers:
+            if where[x] > RESIDENT:
+                last_below = False
             else:
-                break
+                if on_host[x] <= RESIDENT:
+                    if on_disk is None or on_disk[x] <= RESIDENT:
+                        break
+                    deep += 1
+                below += 1
+                last_below = True
             hits += 1
-        self.device.touch(blocks)
-        return Processed(hits, from_host, last_on_host, host.touch(blocks, now_s))
+        return hits, below, deep, last_below
+
+    def _store(self, numbers: list[int]) -> None:
+        """Touch or take in the blocks of a request, and let what is pushed out go down."""
+        device, host, disk = self.device, self.host, self.disk
+        device.touch(numbers)
+        if self._flow is Flow.WRITE_THROUGH:
+            host.touch(numbers)
+        else:
+            host.touch_held(numbers)
+            host.take_down(device.let_go())
+        if disk is not None:
+            disk.touch_held(numbers)
+            disk.take_down(host.let_go())
+
+    def _numbers(self, blocks: Sequence[int]) -> list[int]:
+        """Give the numbers of blocks, new ones to those that have none."""
+        get = self.numbering.ids.get
+        numbers = [get(block, NO_BLOCK) for block in blocks]
+        if NO_BLOCK in numbers:
+            self._number(blocks, numbers)
+        return numbers
+
+    def _number(self, blocks: Sequence[int], numbers: list[int]) -> None:
+        """Fill in numbers that no tier needs and this request does not use."""
+        known = {*numbers}
+        used = {*numbers}
+        while not self.numbering.give(blocks, numbers, self._is_free(used), used):
+            self._grow()
+        for level in self.levels[1:]:
+            level.forget(used - known)
+
+    def _is_free(self, used: set[int]) -> Callable[[int], bool]:
+        """Make a function that says whether nobody needs a number: no tier, and it is not used."""
+        places = [level.cache.table.where for level in self.levels]
+        if len(places) == 2:
+            device, host = places
+            return lambda x: host[x] == NOWHERE and device[x] == NOWHERE and x not in used
+        return lambda x: x not in used and all(where[x] == NOWHERE for where in places)
+
+    def _grow(self) -> None:
+        """Make room for twice as many numbers."""
+        room = 2 * self.numbering.room
+        for level in self.levels:
+            level.grow(room)
+        self.numbering.grow(room)

@@ -29,6 +29,7 @@ from kvtune_cache.eviction.token_lru import (
     token_lru_adopt,
     token_lru_drop,
     token_lru_evict,
+    token_lru_forget,
     token_lru_hit,
     token_lru_miss,
 )
@@ -37,6 +38,7 @@ from kvtune_cache.eviction.workload_aware import (
     workload_begin,
     workload_drop,
     workload_evict,
+    workload_forget,
     workload_hit,
     workload_miss,
 )
@@ -194,4 +196,12 @@ def trim(policy: int, cache: Cache, capacity: int) -> None:
 
 
 def forget(policy: int, cache: Cache, x: int) -> None:
-    """Let the number x stand for another block, or for none: nobody remembers the one that had it."""
+    """Let the number x, which is not resident, stand for a block that was never seen."""
+    if policy == TOKEN_LRU:
+        token_lru_forget(cache.tokens, x)
+    elif policy == WORKLOAD_AWARE:
+        workload_forget(cache.workload, x)
+    elif policy == REUSE_AWARE:
+        reuse_forget(cache, x)
+    elif cache.table.where[x] != NOWHERE:
+        unlink(cache.table, x)

@@ -8,8 +8,8 @@ from kvtune_cache.blocks import GONE, RESIDENT, TARGET, BlockTable, next_request
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.arc import TARGET_PARTS
 from kvtune_cache.eviction.policy import Eviction, evict, hit, miss
-from kvtune_cache.lru import LruTable
 from kvtune_cache.requests import Rules, serve
+from tests.cache.reference import ReferenceTier
 from tests.cache.streams import CHAINS, POLICIES, assert_sound, chained, distinct, packed, residents
 
 
@@ -41,12 +41,12 @@ def test_law_a_table_is_sound_never_too_full_and_says_what_has_left(
 @given(CHAINS, st.integers(1, 14))
 def test_law_lru_is_the_table_of_a_device(drawn: list[tuple[int, int]], capacity: int) -> None:
     requests = packed(chained(drawn))
-    cache, device = plain_cache(distinct(requests)), LruTable(capacity)
+    cache, device = plain_cache(distinct(requests)), ReferenceTier(capacity)
     for r in range(len(requests.starts) - 1):
         start, stop = requests.starts[r], requests.starts[r + 1]
         serve(cache, Rules(int(Eviction.LRU), capacity), requests, r)
-        device.touch(requests.blocks[start:stop])
-        assert residents(cache.table) == set(device.entries)
+        device.store(requests.blocks[start:stop], 0.0)
+        assert residents(cache.table) == {row[0] for row in device.rows}
 
 
 @given(POLICIES, CHAINS, st.integers(1, 14), st.integers(0, 14))

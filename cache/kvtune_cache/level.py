@@ -1,0 +1,110 @@
+"""One tier of an engine: a cache on lists with the rules in force, which may change while it runs.
+
+Called by tiers.py. Blocks are numbers of its Numbering. A level of capacity 0 holds nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from kvtune_cache.blocks import GONE, RESIDENT, next_request, prefix, resident
+from kvtune_cache.cache import KIND, LENGTH, NOW, OUTPUT_TOKENS, START, plain_cache
+from kvtune_cache.counts import LEFT, PRESSURE
+from kvtune_cache.eviction.names import ARC, LRU
+from kvtune_cache.eviction.policy import begin, forget
+from kvtune_cache.keeping import expire, open_request, shrink, take_down, touch
+from kvtune_cache.lru_run import expire_by_lru, touch_by_lru
+from kvtune_cache.rules import Rules
+from kvtune_cache.signals import PROMPT_TOKENS
+from kvtune_cache.switching import by_last_touch, enlarged, switched
+
+
+class Level:
+    """A cache and its rules; `cache` is another one after a switch of policies and after `grow`."""
+
+    __slots__ = ("cache", "rules")
+
+    def __init__(self, rules: Rules, room: int) -> None:
+        """Start empty, for block numbers below `room`."""
+        self.rules = rules
+        self.cache = plain_cache(room, rules.policy, recency=True, asked=True)
+
+    def __len__(self) -> int:
+        """Count the resident blocks."""
+        return resident(self.cache.table)
+
+    def open(self, now_s: float) -> None:
+        """Begin a request, or a time without one: what is idle for too long goes."""
+        cache, rules = self.cache, self.rules
+        if rules.policy == LRU:
+            next_request(cache.table)
+            cache.request[NOW] = now_s
+            if rules.ttl_seconds < inf:
+                expire_by_lru(cache, rules, now_s)
+        else:
+            open_request(cache, rules, now_s)
+
+    def tell(self, numbers: list[int], kind: int, output_tokens: int, prompt_tokens: int) -> None:
+        """Tell the policy of the request that has been opened."""
+        request = self.cache.request
+        request[OUTPUT_TOKENS], request[KIND], request[PROMPT_TOKENS] = output_tokens, kind, prompt_tokens
+        request[START], request[LENGTH] = 0, len(numbers)
+        begin(self.rules.policy, self.cache, numbers, 0, len(numbers))
+
+    def touch(self, numbers: list[int]) -> None:
+        """Touch or take in the blocks of a request."""
+        rules = self.rules
+        if rules.policy == LRU and rules.store_threshold == 1:
+            touch_by_lru(self.cache, rules, numbers)
+        else:
+            found = prefix(self.cache.table, numbers, 0, len(numbers))
+            touch(self.cache, rules, numbers, 0, len(numbers), found)
+
+    def touch_held(self, numbers: list[int]) -> None:
+        """Touch those blocks of a request that are here."""
+        where = self.cache.table.where
+        held = [x for x in numbers if where[x] > RESIDENT]
+        touch(self.cache, self.rules, held, 0, len(held), len(held))
+
+    def let_go(self) -> list[int]:
+        """List what this request has pushed out."""
+        table, left = self.cache.table, self.cache.left
+        gone = table.gone[: table.state[GONE]]
+        return [x for x in gone if left[x] == PRESSURE and table.where[x] <= RESIDENT]
+
+    def take_down(self, numbers: Sequence[int]) -> None:
+        """Take in what the level above has let go."""
+        if self.rules.capacity > 0:
+            for x in numbers:
+                take_down(self.cache, self.rules, x)
+
+    def reconfigure(self, rules: Rules, now_s: float) -> None:
+        """Take new rules; what the old ones had ended stays ended, and no other block is lost but by size."""
+        self.open(now_s)
+        if rules.policy != self.rules.policy:
+            self.cache = switched(self.cache, self.rules.policy, rules.policy)
+        self.rules = rules
+        expire(self.cache, rules, now_s)
+        shrink(self.cache, rules)
+
+    def grow(self, room: int) -> None:
+        """Make room for block numbers below `room`."""
+        self.cache = enlarged(self.cache, self.rules.policy, room)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Let numbers that are neither held nor remembered here stand for blocks that were never seen."""
+        left, asked, policy = self.cache.left, self.cache.asked, self.rules.policy
+        for x in numbers:
+            left[x] = 0
+            asked[x] = 0
+        if policy > ARC:
+            for x in numbers:
+                forget(policy, self.cache, x)
+
+    def by_last_touch(self) -> list[tuple[int, float]]:
+        """List the resident blocks and the seconds of their last touch, the oldest first."""
+        last = self.cache.recency.last
+        return [(x, last[x]) for x in by_last_touch(self.cache, self.rules.policy)]
+
+    def evicted(self, reason: int) -> int:
+        """Count the blocks that have left for a reason."""
+        return self.cache.counts[LEFT + reason]

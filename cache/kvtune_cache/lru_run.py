@@ -1,0 +1,102 @@
+"""LRU for a whole request at once, as an engine runs it: the same as block by block, in fewer steps.
+
+Called by level.py. A request's own blocks end up behind all others, and they are never more than the
+capacity, so that what must go is the oldest of the others, and may go after the touches. Neighbours of a
+prefix that follow one another already are moved as one run. Lists only; `keeping.touch` says what is meant.
+"""
+
+from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES
+from kvtune_cache.cache import NOW, Cache
+from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, TTL, WANTED, WRITTEN
+from kvtune_cache.rules import Rules
+
+
+def touch_by_lru(cache: Cache, rules: Rules, blocks: list[int]) -> None:
+    """Touch or take in the blocks of a request, all of which are wanted."""
+    own = blocks if len(blocks) <= rules.capacity else blocks[: rules.capacity]
+    now, last = cache.request[NOW], cache.recency.last
+    for x in own:
+        last[x] = now
+    inserted = _to_the_front(cache, own)
+    state = cache.table.state
+    state[SIZES + RECENT] += inserted
+    cache.counts[WRITTEN] += inserted
+    overflow = state[SIZES + RECENT] - rules.capacity
+    if overflow > 0:
+        if rules.pass_blocks > 0:
+            passes = -(-overflow // rules.pass_blocks)
+            overflow = min(passes * rules.pass_blocks, state[SIZES + RECENT] - len(own))
+            cache.counts[PASSES] += passes
+            cache.counts[PASS_BLOCKS] += overflow
+        _let_go(cache, overflow, PRESSURE)
+
+
+def expire_by_lru(cache: Cache, rules: Rules, now: float) -> None:
+    """Let all blocks go that were idle for longer than the TTL; no request is being served."""
+    before, last, blocks = cache.table.before, cache.recency.last, len(cache.table.where)
+    freed, ttl = 0, rules.ttl_seconds
+    x = before[blocks + RECENT]
+    while x < blocks and now - last[x] > ttl:
+        freed += 1
+        x = before[x]
+    if freed > 0:
+        _let_go(cache, freed, TTL)
+
+
+def _to_the_front(cache: Cache, own: list[int]) -> int:
+    """Make the blocks the newest, the first of them the newest of all; how many were not resident."""
+    table = cache.table
+    before, after, where = table.before, table.after, table.where
+    anchor = len(where) + RECENT
+    inserted, i, stop = 0, 0, len(own)
+    while i < stop:
+        first = x = own[i]
+        if where[x] > RESIDENT:
+            i += 1
+            while i < stop and after[x] == own[i]:
+                x = own[i]
+                i += 1
+            if after[anchor] != first:
+                newer, older = before[first], after[x]
+                after[newer] = older
+                before[older] = newer
+                second = after[anchor]
+                before[first] = anchor
+                after[x] = second
+                before[second] = x
+                after[anchor] = first
+            anchor = x
+            continue
+        second = after[anchor]
+        while i < stop and where[own[i]] <= RESIDENT:
+            x = own[i]
+            before[x] = anchor
+            after[anchor] = x
+            where[x] = RECENT + 1
+            if cache.left[x] != 0:
+                cache.counts[WANTED + cache.left[x]] += 1
+                cache.left[x] = 0
+            anchor = x
+            inserted += 1
+            i += 1
+        after[anchor] = second
+        before[second] = anchor
+    return inserted
+
+
+def _let_go(cache: Cache, freed: int, reason: int) -> None:
+    """Let the oldest blocks go."""
+    table = cache.table
+    before, where, gone, left = table.before, table.where, table.gone, cache.left
+    sentinel = len(where) + RECENT
+    x, noted = before[sentinel], table.state[GONE]
+    for i in range(noted, noted + freed):
+        where[x] = NOWHERE
+        left[x] = reason
+        gone[i] = x
+        x = before[x]
+    before[sentinel] = x
+    table.after[x] = sentinel
+    table.state[GONE] = noted + freed
+    table.state[SIZES + RECENT] -= freed
+    cache.counts[LEFT + reason] += freed

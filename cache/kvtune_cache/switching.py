@@ -1,0 +1,82 @@
+"""Change the policy or the room of a running cache: every resident block stays, in order of its last touch.
+
+What the old policy remembers of blocks that have left is forgotten; what a policy has learned of classes goes
+along into a larger cache. Plain caches with recency only. Takes one step for each resident block, beside
+making the lists.
+"""
+
+from collections.abc import MutableSequence
+from typing import TypeVar, cast
+
+from kvtune_cache.blocks import EPOCH, GONE, PINS
+from kvtune_cache.cache import NOW, Cache, plain_cache
+from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
+from kvtune_cache.eviction.policy import adopt
+from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
+from kvtune_cache.reuse_aware.start import clear_blocks
+
+T = TypeVar("T")
+
+
+def by_last_touch(cache: Cache, policy: int) -> list[int]:
+    """List the resident blocks, the one first that was touched longest ago."""
+    assert is_kept(cache.recency)
+    found, x = [], oldest(policy, cache.table, cache.recency)
+    while x < len(cache.table.where):
+        found.append(x)
+        x = newer(policy, cache.table, cache.recency, x)
+    return found
+
+
+def switched(cache: Cache, policy: int, to: int) -> Cache:
+    """Give the same blocks to another policy, which has learned nothing yet; pinned ones stay pinned."""
+    return _moved(cache, policy, to, len(cache.table.where))
+
+
+def enlarged(cache: Cache, policy: int, blocks: int) -> Cache:
+    """Give the same blocks to a cache for more block numbers, whose policy knows what it has learned."""
+    return _moved(cache, policy, policy, blocks)
+
+
+def _moved(cache: Cache, policy: int, to: int, blocks: int) -> Cache:
+    made = plain_cache(blocks, to, recency=True, asked=len(cache.asked) > 0)
+    fresh = made._replace(request=cache.request, counts=cache.counts)
+    for kept, new in (
+        (cache.left, fresh.left),
+        (cache.asked, fresh.asked),
+        (cache.table.pinned, fresh.table.pinned),
+        (cache.table.gone, fresh.table.gone),
+    ):
+        new[: len(kept)] = kept
+    for slot in (EPOCH, PINS, GONE):
+        fresh.table.state[slot] = cache.table.state[slot]
+    if policy == to:
+        _take_along(cache, fresh, policy)
+    now, last = cache.request[NOW], cache.recency.last
+    for x in by_last_touch(cache, policy):
+        fresh.request[NOW] = last[x]
+        adopt(to, fresh, x)
+        note_taken(to, fresh.recency, x, last[x])
+    fresh.request[NOW] = now
+    return fresh
+
+
+def _take_along(cache: Cache, fresh: Cache, policy: int) -> None:
+    """Copy what a policy has learned of classes."""
+    if policy == WORKLOAD_AWARE:
+        learned, room = cache.workload, fresh.workload
+        _copy(learned.settings, room.settings)
+        _copy(learned.fit.learned, room.fit.learned)
+        _copy(learned.fit.counts, room.fit.counts)
+        _copy(learned.fit.survival, room.fit.survival)
+    elif policy == REUSE_AWARE:
+        parts, new = cache.reuse, fresh.reuse
+        for values, into in zip((*parts.cells, *parts.classes), (*new.cells, *new.classes), strict=True):
+            _copy(cast(MutableSequence[float], values), cast(MutableSequence[float], into))
+        _copy(cache.reuse.numbers, fresh.reuse.numbers)
+        _copy(cache.reuse.reals, fresh.reuse.reals)
+        clear_blocks(fresh.reuse)
+
+
+def _copy(values: MutableSequence[T], into: MutableSequence[T]) -> None:
+    into[: len(values)] = values
