@@ -16,18 +16,22 @@ WIDEST = 1000
 
 def print_sweep(rows: Sequence[Simulation], data: Sequence[Mapping[str, Any]]) -> None:
     """Print both tables; `data` holds the flat record of each row."""
-    for table in (_rates(rows), _moves(rows, data)):
+    tables = {
+        "Hit rate, % of tokens, last half, by blocks:": _rates(rows),
+        "All rows, rates in %:": _moves(rows, data),
+    }
+    for title, table in tables.items():
         console = Console()
         if not console.is_terminal:  # what a program or a page takes is not folded
             unfolded = console.measure(table, options=console.options.update(width=WIDEST))
             console = Console(width=max(console.width, unfolded.maximum))
-        console.print(table)
+        console.print(title, table, sep="\n")
 
 
 def _rates(rows: Sequence[Simulation]) -> Table:
     """The last half's tokens: a line for each policy and variant, a column for each capacity."""
     capacities = sorted({row.setup.capacity_blocks for row in rows})
-    table = Table(title="Hit rate, % of tokens, last half, by blocks", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("policy")
     for capacity in capacities:
         table.add_column(f"{capacity:,}", justify="right")
@@ -44,7 +48,7 @@ def _rates(rows: Sequence[Simulation]) -> Table:
 
 def _moves(rows: Sequence[Simulation], data: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each row: all four rates, evictions by reason, what was wanted again, what was moved."""
-    table = Table(title="All rows, rates in %", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
     rates = ("tokens", "last half", "blocks", "last half")
     counts = ("for room", "by TTL", "wanted again", "written", "read")
     for head in ("policy", "capacity"):

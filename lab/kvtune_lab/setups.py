@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from kvtune_cache.eviction.names import NUMBERS
+from kvtune_cache.rules import pass_blocks
 
 MOST_ASKED = 255
 """A store threshold is at most this: how often a block was asked for is counted in 8 bits."""
@@ -92,7 +93,7 @@ class Setup:
         """Blocks that one eviction pass frees; 0: one by one, no passes."""
         if self.eviction_ratio is None:
             return 0
-        return max(1, int(self.eviction_ratio * self.capacity_blocks + 1e-9))
+        return pass_blocks(self.eviction_ratio, self.capacity_blocks)
 
 
 def setup_from(data: Mapping[str, Any]) -> Setup:

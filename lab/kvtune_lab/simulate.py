@@ -8,14 +8,16 @@ kvtune_cache.requests.
 from array import array
 from collections.abc import Iterable
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from kvtune_cache.blocks import Integers
-from kvtune_cache.cache import Cache, plain_cache
+from kvtune_cache.cache import Cache
+from kvtune_cache.counts import LEFT, PASSES, PRESSURE, TTL, WANTED, WRITTEN
 from kvtune_cache.optimal import Foreseen, foresee, plain_foreseen, serve_optimally
-from kvtune_cache.requests import Requests, Rules, Sums, serve_all
+from kvtune_cache.requests import Requests, Rules, Sums, cache_for, serve_all
 from kvtune_lab.readers.loaded import as_lists, as_requests
 from kvtune_lab.setups import Order, Policy, Setup
 from kvtune_lab.simulation import Evictions, Simulation
@@ -115,7 +117,15 @@ class Simulator:
 
 def _rules(setup: Setup) -> Rules:
     tail = int(setup.order is Order.TAIL)
-    return Rules(setup.policy.number, setup.capacity_blocks, tail_first=tail, pins=tail)
+    return Rules(
+        setup.policy.number,
+        setup.capacity_blocks,
+        tail_first=tail,
+        pins=tail,
+        ttl_seconds=inf if setup.ttl_seconds is None else setup.ttl_seconds,
+        pass_blocks=setup.pass_blocks,
+        store_threshold=setup.store_threshold,
+    )
 
 
 class _Plain:
@@ -126,10 +136,9 @@ class _Plain:
         self._distinct_blocks = distinct_blocks
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
-        cache = plain_cache(self._distinct_blocks, rules.policy)
-        found = self._no_hits()
-        left = serve_all(cache, rules, self._requests, found)
-        return found, _evictions(left)
+        cache, found = cache_for(rules, self._distinct_blocks), self._no_hits()
+        serve_all(cache, rules, self._requests, found)
+        return found, _evictions(cache)
 
     def optimally(self, capacity: int) -> Integers:
         foreseen, found = plain_foreseen(self._requests, self._distinct_blocks), self._no_hits()
@@ -151,13 +160,13 @@ class _Compiled:
         self._requests = as_requests(*requests)
         self._as_arrays = as_arrays
         self._distinct_blocks = distinct_blocks
-        self._empty: dict[int, Cache] = {}
+        self._empty: dict[tuple[int, bool, bool], Cache] = {}
         self._no_hits = np.zeros(len(requests.starts) - 1, np.int32)
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
         cache, found = self._cache(rules), cast(Integers, self._no_hits.copy())
-        left = self._compiled(serve_all, policy=rules.policy)(cache, rules, self._requests, found)
-        return found, _evictions(left)
+        self._compiled(serve_all, policy=rules.policy)(cache, rules, self._requests, found)
+        return found, _evictions(cache)
 
     def optimally(self, capacity: int) -> Integers:
         found, distinct = cast(Integers, self._no_hits.copy()), self._distinct_blocks
@@ -170,13 +179,21 @@ class _Compiled:
 
     def _cache(self, rules: Rules) -> Cache:
         """An empty cache: making it of lists takes longer than copying its arrays."""
-        if rules.policy not in self._empty:
-            self._empty[rules.policy] = self._as_arrays(plain_cache(self._distinct_blocks, rules.policy))
-        return _copied(self._empty[rules.policy])
+        kind = (rules.policy, rules.ttl_seconds < inf, rules.store_threshold > 1)
+        if kind not in self._empty:
+            self._empty[kind] = self._as_arrays(cache_for(rules, self._distinct_blocks))
+        return _copied(self._empty[kind])
 
 
-def _evictions(left: int) -> Evictions:
-    return Evictions(pressure=int(left), ttl=0, passes=0, wanted_again=0, blocks_written=0)
+def _evictions(cache: Cache) -> Evictions:
+    counts = cache.counts
+    return Evictions(
+        pressure=int(counts[LEFT + PRESSURE]),
+        ttl=int(counts[LEFT + TTL]),
+        passes=int(counts[PASSES]),
+        wanted_again=int(counts[WANTED + PRESSURE] + counts[WANTED + TTL]),
+        blocks_written=int(counts[WRITTEN]),
+    )
 
 
 def _copied(parts: T) -> T:

@@ -20,5 +20,5 @@ def test_json_goes_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="none/out.json: No such file or directory"):
+    with pytest.raises(Unavailable, match=r"none/out.json: No such file or directory"):
         put_json(tmp_path / "none" / "out.json", [1])

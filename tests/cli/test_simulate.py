@@ -32,7 +32,7 @@ def test_the_result_for_a_person(trace: Path, capsys: Capture) -> None:
         "hit rate of tokens  0.5040, last half 0.7560",
         "hit rate of blocks  0.5000, last half 0.7500",
         "evicted  0 blocks for room, 0 by TTL; 0 of them were asked for again",
-        "written  0 blocks",
+        "written  3 blocks",
     ]
 
 

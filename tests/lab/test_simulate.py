@@ -9,7 +9,7 @@ from kvtune_cache.requests import Requests
 from kvtune_lab.generator import generate
 from kvtune_lab.setups import Order, Policy, Setup
 from kvtune_lab.simulate import PLAIN_REFERENCES, Simulator, Way, packed, way_for
-from kvtune_lab.simulation import Simulation
+from kvtune_lab.simulation import Evictions, Simulation
 from kvtune_lab.traffic import Request
 
 TWO_SESSIONS = [(1, 2, 3), (9, 8), (1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 4)]
@@ -61,6 +61,28 @@ def test_a_small_cache_evicts_and_the_optimum_hits_most() -> None:
     evictions = rates[Policy.LRU].evictions
     assert evictions is not None
     assert evictions.pressure == 9
+
+
+def test_what_idles_longer_than_the_ttl_is_missed_and_counted() -> None:
+    trace = requests((1, 2), (9,), (1, 2))
+    kept, gone = (simulated(trace, Policy.LRU, 9, ttl_seconds=ttl) for ttl in (2.0, 1.5))
+    assert kept.block_hit_rate == pytest.approx(2 / 5)
+    assert kept.evictions == Evictions(pressure=0, ttl=0, passes=0, wanted_again=0, blocks_written=3)
+    assert gone.block_hit_rate == 0
+    assert gone.evictions == Evictions(pressure=0, ttl=2, passes=0, wanted_again=2, blocks_written=5)
+
+
+def test_a_ratio_frees_in_passes() -> None:
+    trace = requests((1, 2, 3, 4), (5,), (6,))
+    done = simulated(trace, Policy.LRU, 4, eviction_ratio=0.5)
+    assert done.evictions == Evictions(pressure=2, ttl=0, passes=1, wanted_again=0, blocks_written=6)
+
+
+def test_a_threshold_leaves_out_what_is_asked_for_less_often() -> None:
+    done = simulated(requests((1,), (1,), (1,)), Policy.LRU, 4, store_threshold=2)
+    assert done.block_hit_rate == pytest.approx(1 / 3)
+    assert done.evictions is not None
+    assert done.evictions.blocks_written == 1
 
 
 def test_orders_differ() -> None:

@@ -45,7 +45,7 @@ def test_rows_are_read_back_as_they_were(path: Path) -> None:
 
 def test_a_line_that_was_not_finished_is_cut_off_and_written_again(path: Path) -> None:
     whole = path.read_bytes()
-    for length in range(whole.index(b"\n") + 1, len(whole)):
+    for length in range(whole.index(b"\n") + 1, len(whole), 13):
         path.write_bytes(whole[:length])
         with ResultFile(path, ORIGIN) as results:
             assert len(results.kept) < 2
