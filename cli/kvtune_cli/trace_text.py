@@ -162,7 +162,7 @@ def _skew(skew: Skew, users: str, volume: str) -> str:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}" if number < 10_000_000 else f"{number / 1e6:,.1f} M"
+    return f"{number:,}" if number < 1_000_000 else f"{number / 1e6:,.1f} M"
 
 
 def _percent(rate: float | None) -> str:
