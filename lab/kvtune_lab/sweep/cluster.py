@@ -40,7 +40,7 @@ def run_on_cluster(
             tasks = [
                 client.submit(simulate_all, everywhere, batch, way, pure=False) for batch in _batches(setups)
             ]
-            for task in as_completed(tasks):  # type: ignore[no-untyped-call]  # it has no types
+            for task in as_completed(tasks, loop=client.loop):  # type: ignore[no-untyped-call]  # it has no types
                 yield from task.result()
         except (KilledWorker, OSError, ImportError) as error:
             raise Unavailable(f"dask: {address}: {error}") from error
