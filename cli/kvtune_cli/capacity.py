@@ -24,9 +24,17 @@ DEFAULT_PRICES = "host=2.0/GiB-month,disk=0.1/GiB-month"
 DEFAULT_SPEEDS = "host=25GB/s,disk=3GB/s"
 DEFAULT_PREFILL = 8_000.0
 
+SampleShare = Annotated[
+    float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
+]
+PlotsFolder = Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")]
+PlotFormat = Annotated[str, typer.Option("--plot-format", help="png or svg.")]
+
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
+    """What is written at the end, beside the tables."""
+
     json: Path | None
     parquet: Path | None
     plots: Path | None
@@ -61,15 +69,13 @@ def capacity(
     sizes: Annotated[
         str, typer.Option("--capacities", help="Where policies are measured, beside the device's size.")
     ] = CAPACITIES,
-    sample: Annotated[
-        float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
-    ] = None,
+    sample: SampleShare = None,
     skip_bad: SkipBad = 0,
     session_starts: SessionStarts = None,
     json: JsonTarget = None,
     parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this file.")] = None,
-    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
-    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+    plots: PlotsFolder = None,
+    plot_format: PlotFormat = "png",
 ) -> None:
     """Plan a cache for the traffic of a trace: hit rates by capacity, policy and tier, and what they cost.
 
@@ -107,6 +113,7 @@ def capacity(
 
 
 def sampling_of(rate: float) -> "Sampling":
+    """Read a share of the blocks to sample; ends the command where it is none."""
     from kvtune_lab.capacity.curves import Sampling
 
     try:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvtune_cli.capacity import Outputs, check_outputs, progress_bar, sampling_of
+from kvtune_cli.capacity import (
+    Outputs,
+    PlotFormat,
+    PlotsFolder,
+    SampleShare,
+    check_outputs,
+    progress_bar,
+    sampling_of,
+)
 from kvtune_cli.lab_options import JsonTarget, capacities, listed, wrong
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
 from kvtune_cli.output import STDOUT, put_json, writing
@@ -36,14 +44,12 @@ def explain(
     accuracies: Annotated[
         str, typer.Option("--hint-accuracies", help="How often a client's hint is right, 0.5 to 1.")
     ] = ACCURACIES,
-    sample: Annotated[
-        float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
-    ] = None,
+    sample: SampleShare = None,
     skip_bad: SkipBad = 0,
     session_starts: SessionStarts = None,
     json: JsonTarget = None,
-    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
-    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+    plots: PlotsFolder = None,
+    plot_format: PlotFormat = "png",
 ) -> None:
     """Show LRU, ours, the bound of what is knowable and OPT, what hints would add, and what was learned.
 
