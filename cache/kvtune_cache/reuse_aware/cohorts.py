@@ -52,9 +52,7 @@ def _cross(reuse: Reuse, c: int, at: float) -> None:
 def cohort_of(reuse: Reuse, number: int, now: float) -> int:
     """Give the cohort of a class and this moment, a new one where there is none."""
     cohorts, classes = reuse.cohorts, reuse.classes
-    slot = classes.slot[number]
-    if slot < 0:
-        slot = _open_slot(reuse, number)
+    slot = cohort_slot(reuse, number)
     cell = slot * BINS
     c = classes.newest[slot]
     if c != NO_COHORT and cohorts.members[c] > 0 and cohorts.cell[c] == cell and cohorts.started[c] == now:
@@ -117,9 +115,11 @@ def _join_queue(cohorts: Cohorts, c: int, b: int) -> None:
     cohorts.later[end] = c
 
 
-def _open_slot(reuse: Reuse, number: int) -> int:
-    """Find a slot for a class that was never seen."""
+def cohort_slot(reuse: Reuse, number: int) -> int:
+    """Find the slot of a class, a new one where it was never seen."""
     classes, numbers = reuse.classes, reuse.numbers
+    if classes.slot[number] >= 0:
+        return classes.slot[number]
     if numbers[USED] >= TELLING and number % TOLD != 0:
         untold = number - number % TOLD
         if classes.slot[untold] < 0:

@@ -1,0 +1,111 @@
+"""ReuseAware keeps its state sound whatever is asked of it, and keeps parents as long as their children."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvtune_cache.blocks import NO_BLOCK, RECENT, RESIDENT, SIZES
+from kvtune_cache.cache import NOW, plain_cache
+from kvtune_cache.eviction.policy import REUSE_AWARE, adopt, drop, evict
+from kvtune_cache.requests import Requests, Rules, serve, serve_all
+from kvtune_cache.reuse_aware.policy import reuse_forget, reuse_trim
+from tests.cache.reuse_aware.states import assert_sound_state, sessions
+from tests.cache.streams import CHAINS, assert_sound, chained, distinct, packed
+
+
+def paced(requests: Requests, seconds: float) -> Requests:
+    return requests._replace(times=[seconds * r for r in range(len(requests.times))])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    drawn=CHAINS,
+    capacity=st.integers(1, 14),
+    seconds=st.sampled_from([0.0, 0.3, 7.0, 900.0]),
+    tail_first=st.integers(0, 1),
+    pins=st.integers(0, 1),
+)
+def test_the_state_is_sound_after_every_request(
+    drawn: list[tuple[int, int]], capacity: int, seconds: float, tail_first: int, pins: int
+) -> None:
+    requests = paced(packed(chained(drawn)), seconds)
+    cache = plain_cache(distinct(requests), REUSE_AWARE)
+    rules = Rules(REUSE_AWARE, capacity, tail_first=tail_first, pins=pins)
+    for r in range(len(drawn)):
+        serve(cache, rules, requests, r)
+        assert cache.table.state[SIZES + RECENT] <= capacity
+        assert_sound(cache.table)
+        assert_sound_state(cache)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    drawn=CHAINS,
+    deeds=st.lists(
+        st.tuples(st.sampled_from(["drop", "adopt", "evict", "forget", "trim"]), st.integers(0, 99))
+    ),
+)
+def test_the_state_is_sound_whatever_is_taken_out_and_in(
+    drawn: list[tuple[int, int]], deeds: list[tuple[str, int]]
+) -> None:
+    requests = paced(packed(chained(drawn)), 5.0)
+    blocks = distinct(requests)
+    cache, capacity = plain_cache(blocks, REUSE_AWARE), 10
+    rules = Rules(REUSE_AWARE, capacity)
+    for r in range(len(drawn)):
+        serve(cache, rules, requests, r)
+        if r < len(deeds):
+            deed, number = deeds[r]
+            x = number % blocks
+            resident = cache.table.where[x] > RESIDENT
+            if deed == "drop" and resident:
+                drop(REUSE_AWARE, cache, x)
+            elif deed == "adopt" and not resident and cache.table.state[SIZES + RECENT] < capacity:
+                adopt(REUSE_AWARE, cache, x)
+            elif deed == "evict":
+                evict(REUSE_AWARE, cache, capacity)
+            elif deed == "forget" and not resident:
+                reuse_forget(cache, x)
+            elif deed == "trim":
+                reuse_trim(cache, 1)
+        assert_sound(cache.table)
+        assert_sound_state(cache)
+
+
+def test_no_child_outlives_its_parent() -> None:
+    requests = sessions(1, 800, lambda rng, _, style: rng.random() < 0.5 + 0.3 * style)
+    cache = plain_cache(distinct(requests), REUSE_AWARE)
+    for r in range(800):
+        serve(cache, Rules(REUSE_AWARE, 120), requests, r)
+        where, parent = cache.table.where, cache.reuse.blocks.parent
+        for x, place in enumerate(where):
+            assert place <= RESIDENT or parent[x] == NO_BLOCK or where[parent[x]] > RESIDENT
+
+
+def test_pinned_blocks_stay_and_evicting_all_others_ends() -> None:
+    requests = packed([[1, 2, 3], [4, 5], [6]])
+    cache = plain_cache(distinct(requests), REUSE_AWARE)
+    for r in range(3):
+        serve(cache, Rules(REUSE_AWARE, 6), requests, r)
+    gone = [evict(REUSE_AWARE, cache, 6) for _ in range(5)]
+    assert set(gone) == {0, 1, 2, 3, 4}
+    assert gone.index(2) < gone.index(1) < gone.index(0) and gone.index(4) < gone.index(3)
+    assert evict(REUSE_AWARE, cache, 6) == NO_BLOCK
+
+
+def test_a_cold_start_orders_as_lru_does() -> None:
+    requests = paced(packed([[session] for session in range(30)]), 40.0)
+    cache = plain_cache(30, REUSE_AWARE)
+    serve_all(cache, Rules(REUSE_AWARE, 8), requests, [0] * 30)
+    assert {x for x, place in enumerate(cache.table.where) if place > RESIDENT} == set(range(22, 30))
+
+
+def test_adopted_blocks_leave_oldest_first_and_find_their_parents_again() -> None:
+    requests = packed([[0, 1, 2]])
+    cache = plain_cache(6, REUSE_AWARE)
+    cache.request[NOW] = 100.0
+    for x in (5, 4, 3, 2, 1, 0):
+        adopt(REUSE_AWARE, cache, x)
+    assert_sound_state(cache)
+    assert serve(cache, Rules(REUSE_AWARE, 6), requests._replace(times=[101.0]), 0) == 3
+    assert_sound_state(cache)
+    assert [evict(REUSE_AWARE, cache, 6) for _ in range(4)] == [5, 4, 3, NO_BLOCK]
