@@ -23,7 +23,8 @@ _SHORT: Mapping[Law, str] = MappingProxyType(
 
 def print_report(report: Report) -> None:
     """Print the classes, the laws of their intervals, and the whole."""
-    _print(_classes(report), _laws(report), _whole(report))
+    classes = (*report.classes, report.whole)
+    _print(class_table(classes), law_table(classes), _whole(report))
 
 
 def print_arrivals(report: ArrivalReport) -> None:
@@ -49,10 +50,11 @@ def _print(*tables: Table) -> None:
         console.print()
 
 
-def _classes(report: Report) -> Table:
+def class_table(classes: Iterable[ClassStats]) -> Table:
+    """A line for each class."""
     heads = ("requests", "blocks", "touched\nagain", "prefix\nmatch", "mean", "median", "p90", "wasted")
     table = _by_class("By class, rates in %", heads)
-    for stats in (*report.classes, report.whole):
+    for stats in classes:
         seconds = stats.intervals
         table.add_row(
             stats.name,
@@ -66,10 +68,11 @@ def _classes(report: Report) -> Table:
     return table
 
 
-def _laws(report: Report) -> Table:
+def law_table(classes: Iterable[ClassStats]) -> Table:
+    """A line for each class: the best law of its intervals, and how far every law is from them."""
     heads = ("intervals", "best law", "shape", "scale", *(f"KS\n{name}" for name in _SHORT.values()))
     table = _by_class("Laws of the time until a block is touched again", heads)
-    for stats in (*report.classes, report.whole):
+    for stats in classes:
         table.add_row(stats.name, f"{stats.intervals.count:,}", *_law_cells(stats))
     return table
 
@@ -122,7 +125,7 @@ def _by_class(title: str, heads: Iterable[str]) -> Table:
         title=title,
         title_justify="left",
         box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
         pad_edge=False,
         show_edge=False,
     )

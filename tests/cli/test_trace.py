@@ -1,12 +1,17 @@
 """`kvtune trace stats`."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it has no types
 import pytest
+from rich.console import Console
 
 from kvtune_cli.exits import ExitCode
+from kvtune_cli.trace_text import class_table, law_table
+from kvtune_lab.stats.intervals import Fit, Intervals, Law
+from kvtune_lab.stats.report import ClassStats
 from tests.cli.command_line import as_json, kvtune
 
 Capture = pytest.CaptureFixture[str]
@@ -52,6 +57,34 @@ def test_tables_for_a_person(trace: Path, capsys: Capture) -> None:
         assert line in told.out
     assert "% of block-seconds, under a TTL of 5.0 min" in told.out
     assert "note: the trace does not tell of sessions, turns and request types" in told.err
+
+
+def test_tables_keep_every_column_in_80_columns() -> None:
+    intervals = Intervals(
+        count=1_526_833,
+        mean_seconds=707.9,
+        median_seconds=211.3,
+        p90_seconds=1686.0,
+        fits=tuple(
+            Fit(law=law, shape=0.888, scale_seconds=1247.8, ks_distance=0.109) for law in reversed(Law)
+        ),
+    )
+    stats = ClassStats(
+        name="sub-agent: tool_use",
+        requests=10_708,
+        references=26_237_769,
+        tokens=1,
+        ideal_reuse=0.979,
+        prefix_match_rate=0.953,
+        intervals=intervals,
+        wasted_share=0.744,
+    )
+    for table, last in ((class_table([stats]), "74.4"), (law_table([stats]), "0.109")):
+        console = Console(width=80, file=StringIO(), record=True)
+        console.print(table)
+        line = next(line for line in console.export_text().splitlines() if line.startswith("sub-agent"))
+        assert line.rstrip().endswith(last)
+        assert "…" not in line
 
 
 def test_all_of_it_as_json(trace: Path, capsys: Capture) -> None:
