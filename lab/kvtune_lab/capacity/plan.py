@@ -151,9 +151,9 @@ def _settled(curves: Curves, gap: Callable[[Sequence[float], float], float]) -> 
 def _rules(curves: Curves, layout: Layout, ceiling: float) -> tuple[RuleOfThumb, ...]:
     """Published: KVCache in the wild (USENIX ATC'25), as systems.md section 17 gives it; claims, not ours."""
     claims = (
-        ("LRU reaches 51 % with 1 x HBM, of a ceiling of 90 %", 1.0),
-        ("to-B traffic is served well by 2 x HBM (LRU 89 % of a ceiling of 90 %)", 2.0),
-        ("to-C traffic is served well by 3 x HBM", 3.0),
+        ("LRU 51 % with 1 x HBM (of a ceiling of 90 %)", 1.0),
+        ("to-B: 2 x HBM is enough (LRU 89 % of a ceiling of 90 %)", 2.0),
+        ("to-C: 3 x HBM is enough", 3.0),
     )
     rates = [curves.lru.rate(round(layout.device_blocks * multiple)) for _, multiple in claims]
     return tuple(

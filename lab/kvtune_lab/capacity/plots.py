@@ -175,7 +175,7 @@ def _capacity_axis(ax: Axes, plan: Plan) -> None:
     low, high = (
         np.log2(blocks * block) for blocks in (plan.curves.capacities[0], plan.curves.capacities[-1])
     )
-    step = max(1, round((high - low) / 8))
+    step = max(1, int(np.ceil((high - low) / 8)))
     marks = [2.0**power / block for power in range(int(np.ceil(low)), int(high) + 1, step)]
     ax.set_xticks(marks)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda blocks, _: in_bytes(round(blocks * block))))

@@ -7,6 +7,7 @@ exact; with another policy below it is a lower bound, as a prefix that lies part
 counted.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,21 +80,23 @@ def splits(curves: Curves, layout: Layout) -> list[Split]:
 
 
 def rate_at(curves: Curves, curve: PolicyCurve) -> Callable[[int], float]:
-    """A policy's rate at any capacity: exact for LRU, else its gap to LRU between the measured capacities."""
+    """A policy's rate at any capacity: exact for LRU, else its gap to LRU between the measured capacities.
+
+    It never leaves what was measured at the capacities on both sides.
+    """
     if curve.policy is Policy.LRU:
         return curves.lru.rate
     gaps = [rate - curves.lru.rate(at) for rate, at in zip(curve.rates, curves.capacities, strict=True)]
 
     def rate(capacity: int) -> float:
-        return min(1.0, max(0.0, curves.lru.rate(capacity) + _between(curves.capacities, gaps, capacity)))
+        above = bisect_left(curves.capacities, capacity)
+        sides = curve.rates[max(0, above - 1) : above + 1]
+        inside = 0 < above < len(gaps)
+        low, high = (min(sides), max(sides)) if inside else (0.0, 1.0)
+        gap = float(np.interp(np.log(max(1, capacity)), np.log(curves.capacities), gaps))
+        return min(high, max(low, curves.lru.rate(capacity) + gap))
 
     return rate
-
-
-def _between(at: Sequence[int], values: Sequence[float], x: int) -> float:
-    """Interpolate along the logarithm of the capacity; beyond the ends their value."""
-
-    return float(np.interp(np.log(max(1, x)), np.log(at), values))
 
 
 def _pairs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point, plan, points
 from kvtune_lab.capacity.plots import write_plots
 from kvtune_lab.capacity.prices import DEFAULT_PRICES, DEFAULT_SPEEDS, GIB, Budget, Money, Room, Terms
 from kvtune_lab.capacity.records import document, flat_rows
-from kvtune_lab.capacity.splits import Layout, sizes_below, splits
+from kvtune_lab.capacity.splits import Layout, rate_at, sizes_below, splits
 from kvtune_lab.setups import Policy
 from tests.lab.capacity.traces import skewed
 
@@ -135,6 +135,17 @@ def test_where_policies_always_matter_it_says_so(curves: Curves) -> None:
     found = planned(flat(curves, (0.1,) * 6, (0.0,) * 6), Money(100))
     assert (found.no_gain_from, found.no_policy_from) == (None, None)
     assert "at no measured capacity are all policies within 0.5 point" in sentence(found)
+
+
+def test_between_measured_capacities_a_rate_stays_between_those_measured(curves: Curves) -> None:
+    lru = [curves.lru.rate(capacity) for capacity in CAPACITIES]
+    full = tuple(lru[-1] - rate for rate in lru)
+    found = flat(curves, full, (0.0,) * 6)
+    all_hit = rate_at(found, found.policies[1])
+    assert [all_hit(capacity) for capacity in range(25, 2_500, 7)] == pytest.approx([lru[-1]] * 354)
+    same = rate_at(found, found.policies[2])
+    for capacity in CAPACITIES:
+        assert same(capacity) == pytest.approx(curves.lru.rate(capacity))
 
 
 def test_rules_of_thumb_stand_beside_what_lru_hits(curves: Curves) -> None:
