@@ -33,6 +33,8 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 _ROOM = kvtune_cache.__name__
 _POLICY = "policy"
+_MOST_MERGED = 250
+"""Bytes of Python code: larger functions are called, because merging them costs more time than calls do."""
 _ELEMENTS: dict[Any, Any] = {Floats: np.float64, Integers: np.int32, Longs: np.int64, Bytes: np.uint8}
 
 
@@ -74,10 +76,15 @@ class _Compiler:
         self._done: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     def compiled(self, function: Callable[..., Any], *, inner: bool = False) -> Callable[..., Any]:
-        """Inner ones are merged into their callers: a table is many arrays, dear to hand over."""
+        """Small inner ones are merged into their callers: a table is many arrays, dear to hand over."""
         if function not in self._done:
             copy = self._copy(cast(FunctionType, function))
-            options = {"nogil": True, "cache": True, "forceinline": inner, "_nrt": self._allocates}
+            options = {
+                "nogil": True,
+                "cache": True,
+                "forceinline": inner and len(copy.__code__.co_code) <= _MOST_MERGED,
+                "_nrt": self._allocates,
+            }
             self._done[function] = cast(Callable[..., Any], numba.njit(**cast(Any, options))(copy))
         return self._done[function]
 
@@ -97,7 +104,7 @@ class _Compiler:
     def _code(self, function: FunctionType) -> CodeType:
         """A function's code, without the branches of other policies."""
         code = function.__code__
-        if self._policy is None or _POLICY not in code.co_varnames[: code.co_argcount]:
+        if self._policy is None or _POLICY not in {*code.co_varnames, *code.co_names}:
             return code
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         decided = ast.fix_missing_locations(_Decided(function.__globals__, self._policy).visit(tree))
@@ -116,8 +123,9 @@ class _Decided(ast.NodeTransformer):
         """Replace a branch on the policy by what it comes to."""
         self.generic_visit(node)
         match node.test:
-            case ast.Compare(left=ast.Name(id=name)) if name == _POLICY:
-                test = compile(ast.Expression(node.test), _ROOM, "eval")
+            case ast.Compare(left=ast.Name(id=name) | ast.Attribute(attr=name)) if name == _POLICY:
+                node.test.left = ast.Name(_POLICY, ast.Load())
+                test = compile(ast.fix_missing_locations(ast.Expression(node.test)), _ROOM, "eval")
                 return node.body if eval(test, self._scope) else node.orelse  # our own source
         return node
 
