@@ -124,5 +124,5 @@ def test_reuses_within_a_time_are_those_of_the_ages_below_it() -> None:
     ages.touch([2], 301.0)
     ages.touch([3], 400.0)
     assert reused_within(ages.snapshot(), 300.0) == 2, "the bin that 300 s lies in ends at 304.4 s"
-    with pytest.raises(ValueError, match="seconds: .* is above the top edge"):
+    with pytest.raises(ValueError, match="is above the top edge"):
         reused_within(ages.snapshot(), 1e9)
