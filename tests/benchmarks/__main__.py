@@ -17,6 +17,7 @@ from tests.benchmarks import (
     fetch,
     kubernetes,
     kubernetes_soak,
+    lab_speed,
     replay_arms,
     safety,
     search,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "fetch": Benchmark(title="A thousand agents", measure=fetch.measure),
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
     "cache": Benchmark(title="Speed and memory of the cache core", measure=cache_speed.measure),
+    "lab_speed": Benchmark(title="The laboratory from the shell", measure=lab_speed.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
     "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
 }
