@@ -2,11 +2,12 @@
 
 import pytest
 
-from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, number_of
 from kvtune_api.policy import PolicySpec, Strategy
 from kvtune_api.status import Trial
 from kvtune_api.wire import Report
-from kvtune_tuner.candidate import next_candidate
+from kvtune_tuner.candidate import TRUSTED_GAIN, next_candidate
+from kvtune_tuner.configs import with_values
 from kvtune_tuner.ladder import propose_by_ladder
 from kvtune_tuner.other_policy import propose_by_switch
 from kvtune_tuner.proposal import Candidate, NothingToTry
@@ -121,3 +122,20 @@ def test_optuna_may_choose_any_policy_and_nothing_else() -> None:
     chosen = {one.config.eviction_policy for one in asked if isinstance(one, Candidate)}
 
     assert chosen == {LRU, OURS, ARC}
+
+
+def test_auto_follows_small_gains_of_the_model_under_another_policy_than_lru_after_the_policies() -> None:
+    incumbent = made(policy=LRU)
+    for _ in range(20):
+        asked = request(SPEC, incumbent=incumbent, reports=_pool(incumbent))
+        found = propose_by_reuse(asked)
+        assert isinstance(found, Candidate) and found.predicted_gain is not None
+        if found.predicted_gain < TRUSTED_GAIN:
+            break
+        assert next_candidate(asked).config == found.config
+        incumbent = found.config
+    unknown = made(*_numbers(incumbent), policy=ARC)
+    asked = request(SPEC, incumbent=unknown, reports=_pool(unknown))
+
+    assert propose_by_reuse(asked).config == with_values(found.config, {Knob.EVICTION_POLICY: number_of(ARC)})
+    assert next_candidate(asked).config == made(*_numbers(incumbent), policy=LRU)
