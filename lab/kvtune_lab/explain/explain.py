@@ -45,7 +45,8 @@ class Distance:
 
     ours: float | None
     knowable: float
-    """Of the class-oracle bound."""
+    """Of the class-oracle bound, or of OPT where that is less: the bound keeps to the room on average alone, so
+    it says nothing where load comes in bursts or requests are as large as the cache."""
 
     possible: float
     """Of OPT."""
@@ -82,7 +83,7 @@ def distances(explained: Explained) -> list[Distance]:
             capacity_blocks=capacity,
             lru=lru.rates[i],
             ours=None if ours is None else 100 * (ours.rates[i] - lru.rates[i]),
-            knowable=100 * (explained.bounds["all classes"][i] - lru.rates[i]),
+            knowable=100 * (min(explained.bounds["all classes"][i], opt.rates[i]) - lru.rates[i]),
             possible=100 * (opt.rates[i] - lru.rates[i]),
         )
         for i, capacity in enumerate(explained.curves.capacities)

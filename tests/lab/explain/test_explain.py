@@ -1,5 +1,6 @@
 """What is explained of a trace: rates, bounds, hints, what was learned, plots."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,14 @@ def test_distances_are_points_over_lru(explained: Explained) -> None:
         assert one.capacity_blocks == SIZES[i]
         assert one.ours == pytest.approx(100 * (ours.rates[i] - lru.rates[i]))
         assert one.possible == pytest.approx(100 * (opt.rates[i] - lru.rates[i])) and one.possible > 0
-        assert one.knowable == pytest.approx(100 * (explained.bounds["all classes"][i] - lru.rates[i]))
+        knowable = min(explained.bounds["all classes"][i], opt.rates[i])
+        assert one.knowable == pytest.approx(100 * (knowable - lru.rates[i]))
+
+
+def test_a_bound_above_opt_is_not_taken_for_knowable(explained: Explained) -> None:
+    bounds = {**explained.bounds, "all classes": (1.0, 1.0, 1.0)}
+    for one in distances(replace(explained, bounds=bounds)):
+        assert one.knowable == one.possible
 
 
 def test_what_is_known_bounds_grow_with_it(explained: Explained) -> None:
