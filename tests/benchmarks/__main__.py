@@ -18,6 +18,7 @@ from tests.benchmarks import (
     kubernetes,
     kubernetes_soak,
     lab_speed,
+    policies,
     replay_arms,
     safety,
     search,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "throughput": Benchmark(title="Speed of a replay", measure=throughput.measure),
     "cache": Benchmark(title="Speed and memory of the cache core", measure=cache_speed.measure),
     "lab_speed": Benchmark(title="The laboratory from the shell", measure=lab_speed.measure),
+    "policies": Benchmark(title="Hit rates of the policies", measure=policies.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
     "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
 }
