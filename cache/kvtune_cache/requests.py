@@ -6,7 +6,7 @@ first. Of a request that is longer than the capacity only the head that fits is 
 """
 
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kvtune_cache.blocks import (
     CURSOR,
@@ -35,6 +35,7 @@ __all__ = [
     "serve_all",
     "serve_stream",
     "sums",
+    "sums_of_kind",
 ]
 
 
@@ -56,6 +57,9 @@ class Requests(NamedTuple):
     """Request type or stop reason of each request, 0 (not known) to 5."""
 
 
+ANY_KIND: Final = -1
+
+
 class Sums(NamedTuple):
     """What a range of requests came to."""
 
@@ -63,6 +67,7 @@ class Sums(NamedTuple):
     hit_blocks: int
     tokens: int
     hit_tokens: int
+    requests: int = 0
 
 
 def cache_for(rules: Rules, blocks: int) -> Cache:
@@ -125,13 +130,25 @@ def serve_stream(cache: Cache, rules: Rules, blocks: Integers) -> int:
 
 def sums(requests: Requests, found: Integers, first: int) -> Sums:
     """Add up the requests from number `first` on, of which `found` blocks were hit."""
-    blocks = hit_blocks = tokens = hit_tokens = 0
+    return _sums(requests, found, first, ANY_KIND)
+
+
+def sums_of_kind(requests: Requests, found: Integers, first: int, kind: int) -> Sums:
+    """Add up the requests of one kind from number `first` on."""
+    return _sums(requests, found, first, kind)
+
+
+def _sums(requests: Requests, found: Integers, first: int, kind: int) -> Sums:
+    count = blocks = hit_blocks = tokens = hit_tokens = 0
     for r in range(first, len(requests.starts) - 1):
+        if kind not in (ANY_KIND, requests.kinds[r]):
+            continue
         start, stop = requests.starts[r], requests.starts[r + 1]
+        count += 1
         blocks += stop - start
         hit_blocks += found[r]
         for i in range(start, stop):
             tokens += requests.tokens[i]
             if i < start + found[r]:
                 hit_tokens += requests.tokens[i]
-    return Sums(blocks, hit_blocks, tokens, hit_tokens)
+    return Sums(blocks, hit_blocks, tokens, hit_tokens, count)

@@ -8,7 +8,7 @@ making the lists.
 from collections.abc import MutableSequence
 from typing import TypeVar, cast
 
-from kvtune_cache.blocks import EPOCH, GONE, PINS
+from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS
 from kvtune_cache.cache import NOW, Cache, plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
@@ -50,6 +50,7 @@ def _moved(cache: Cache, policy: int, to: int, blocks: int) -> Cache:
         new[: len(kept)] = kept
     for slot in (EPOCH, PINS, GONE):
         fresh.table.state[slot] = cache.table.state[slot]
+    fresh.table.state[CURSOR] = NO_BLOCK
     if policy == to:
         _take_along(cache, fresh, policy)
     now, last = cache.request[NOW], cache.recency.last

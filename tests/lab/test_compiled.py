@@ -23,24 +23,28 @@ CHAINS = [
 REQUESTS = packed([chain[: 3 + (7 * r) % 20] for r, chain in enumerate(CHAINS)])
 
 
-def served(requests: Requests, policy: Eviction, capacity: int, *, arrays: bool) -> tuple[list[int], int]:
+def served(requests: Requests, rules: Rules, *, arrays: bool) -> tuple[list[int], int]:
     """Hit blocks of each request and how many blocks have left."""
-    rules = Rules(int(policy), capacity)
     cache = cache_for(rules, distinct(requests))
     found = [0] * (len(requests.starts) - 1)
     if not arrays:
         return found, serve_all(cache, rules, requests, found)
     room = np.array(found, np.int32)
-    run = compiled(serve_all, policy=int(policy))
+    run = compiled(serve_all, policy=rules.policy)
     left = run(as_arrays(cache), rules, as_arrays(requests), room)  # type: ignore[arg-type]
     return room.tolist(), left
 
 
 @pytest.mark.parametrize("policy", list(Eviction))
 def test_every_policy_does_the_same_compiled_and_plain(policy: Eviction) -> None:
-    for capacity in (7, 40):
-        plain = served(REQUESTS, policy, capacity, arrays=False)
-        assert served(REQUESTS, policy, capacity, arrays=True) == plain
+    for rules in (
+        Rules(int(policy), 7),
+        Rules(int(policy), 40),
+        Rules(int(policy), 40, ttl_seconds=9.0, pass_blocks=6, store_threshold=2),
+        Rules(int(policy), 12, tail_first=0, pins=0, ttl_seconds=30.0, pass_blocks=3),
+    ):
+        plain = served(REQUESTS, rules, arrays=False)
+        assert served(REQUESTS, rules, arrays=True) == plain
         assert sum(plain[0]) > 0 < plain[1]
 
 
