@@ -32,6 +32,7 @@ _LOOKS: Mapping[Policy, dict[str, Any]] = MappingProxyType(
 _MOST_PANELS = 12
 _PANELS_A_ROW = 3
 _MOST_LEVEL_LABELS = 5
+_NOTHING_CHOSEN = "no TTL, no ratio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,8 @@ def _by_variant(rows: Sequence[Simulation]) -> dict[str, list[Simulation]]:
         if row.setup.policy is not Policy.OPT:
             found.setdefault(variant_text(row.setup), []).append(row)
     panels = dict(list(found.items())[:_MOST_PANELS]) or {"": []}
-    return {title: [*members, *optimal] for title, members in panels.items()}
+    plain = _NOTHING_CHOSEN if len(panels) > 1 else ""
+    return {title or plain: [*members, *optimal] for title, members in panels.items()}
 
 
 def _by_policy(rows: Sequence[Simulation]) -> dict[Policy, list[Simulation]]:

@@ -62,7 +62,7 @@ def test_each_variant_has_a_panel_and_each_choice_a_plot() -> None:
     plots = drawn(replace(GRID, ttls_seconds=[None, 90.0], eviction_ratios=[None, 0.1]))
     assert list(plots) == ["hit-rate", "evictions", "ttl", "eviction-ratio"]
     titles = [ax.get_title() for ax in plots["hit-rate"].axes]
-    assert titles == ["", "ratio 0.1", "TTL 90 s", "TTL 90 s, ratio 0.1"]
+    assert titles == ["no TTL, no ratio", "ratio 0.1", "TTL 90 s", "TTL 90 s, ratio 0.1"]
     first = plots["ttl"].axes[0]
     assert [label.get_text() for label in first.get_xticklabels()] == ["90 s", "none"]
 
