@@ -45,7 +45,7 @@ class Distance:
 
     ours: float | None
     knowable: float
-    """Of the class-oracle bound, or of OPT where that is less: the bound keeps to the room on average alone, so
+    """Of the class-oracle bound, or of OPT where that is less: the bound keeps to the room on average, so
     it says nothing where load comes in bursts or requests are as large as the cache."""
 
     possible: float
