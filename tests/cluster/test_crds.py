@@ -130,7 +130,7 @@ def test_the_columns_of_a_policy_fit_a_terminal(
     assert "chat   Measuring   53.8% <250ms (90%)   37.1% (78%)   chat-7       chat-6 Rejected" in narrow[1]
     assert narrow[1].endswith("window 2 of 12 ends in 95s")
     assert len(narrow[1].partition("window 2")[0]) <= 110
-    assert " ".join(wide[0].split()[8:]) == "READY AGENTS TTL RATIO HOST POWER ESTIMATEDEND STARTED"
+    assert " ".join(wide[0].split()[8:]) == "READY AGENTS TTL RATIO HOST EVICTION POWER ESTIMATEDEND STARTED"
     assert wide[1].split()[-8:] == ["19", "20", "340s", "0.15", "210Gi", "0.84", "2026-11-30T12:00:00Z", "7"]
 
 
@@ -143,8 +143,9 @@ def test_the_columns_of_an_experiment(control_plane: Access, namespace: str, kub
 
     assert " ".join(narrow[0].split()) == "NAME POLICY PHASE OUTCOME REASON EFFECT E-VALUE DELTAS AGE"
     assert "chat     Watching   Promoted   Superior   +2.1 [+1.0, +3.2]   34.1/20   12/24" in narrow[1]
-    assert " ".join(wide[0].split()[9:]) == "TTL RATIO HOST STRATEGY WHY"
-    assert wide[1].endswith("120s   0.15    57Gi   Ladder     next step up")
+    assert " ".join(wide[0].split()[9:]) == "TTL RATIO HOST EVICTION STRATEGY WHY"
+    shown = " ".join(wide[1].replace("<none>", "").split())
+    assert shown.endswith("120s 0.15 57Gi Ladder next step up"), "its candidate sets no eviction policy"
 
 
 @pytest.mark.parametrize(
