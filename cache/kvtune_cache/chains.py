@@ -20,24 +20,19 @@ def renew_run(before: Integers, after: Integers, sentinel: int, run: Integers, s
         while i < stop and after[last] == run[i]:
             last = run[i]
             i += 1
-        if after[anchor] != first:
-            newer, older = before[first], after[last]
-            after[newer] = older
-            before[older] = newer
-            second = after[anchor]
-            before[first] = anchor
-            after[last] = second
-            before[second] = last
-            after[anchor] = first
+        move_behind(before, after, anchor, first, last)
         anchor = last
 
 
-def move_sentinel(before: Integers, after: Integers, sentinel: int, to: int) -> None:
-    """Let a list go through another slot, which must be free."""
-    newest, oldest = after[sentinel], before[sentinel]
-    if newest == sentinel:
-        newest = oldest = to
-    after[to] = newest
-    before[to] = oldest
-    before[newest] = to
-    after[oldest] = to
+def move_behind(before: Integers, after: Integers, anchor: int, first: int, last: int) -> None:
+    """Move a run of a list, from its newest block to its oldest, to the next older place after `anchor`."""
+    if after[anchor] == first:
+        return
+    newer, older = before[first], after[last]
+    after[newer] = older
+    before[older] = newer
+    second = after[anchor]
+    before[first] = anchor
+    after[last] = second
+    before[second] = last
+    after[anchor] = first

@@ -78,10 +78,14 @@ class Level:
                 take_down(self.cache, self.rules, x)
 
     def reconfigure(self, rules: Rules, now_s: float) -> None:
-        """Take new rules; what the old ones had ended stays ended, and no other block is lost but by size."""
-        self.open(now_s)
+        """Take new rules; what the old ones had ended stays ended, and no other block is lost but by size.
+
+        A policy that is left is not asked again: it may be left because it has failed.
+        """
         if rules.policy != self.rules.policy:
             self.cache = switched(self.cache, self.rules.policy, rules.policy)
+            self.rules = self.rules._replace(policy=rules.policy)
+        self.open(now_s)
         self.rules = rules
         expire(self.cache, rules, now_s)
         shrink(self.cache, rules)

@@ -7,6 +7,7 @@ prefix that follow one another already are moved as one run. Lists only; `keepin
 
 from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES
 from kvtune_cache.cache import NOW, Cache
+from kvtune_cache.chains import move_behind
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, TTL, WANTED, WRITTEN
 from kvtune_cache.rules import Rules
 
@@ -56,15 +57,7 @@ def _to_the_front(cache: Cache, own: list[int]) -> int:
             while i < stop and after[x] == own[i]:
                 x = own[i]
                 i += 1
-            if after[anchor] != first:
-                newer, older = before[first], after[x]
-                after[newer] = older
-                before[older] = newer
-                second = after[anchor]
-                before[first] = anchor
-                after[x] = second
-                before[second] = x
-                after[anchor] = first
+            move_behind(before, after, anchor, first, x)
             anchor = x
             continue
         second = after[anchor]

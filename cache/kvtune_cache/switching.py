@@ -8,7 +8,7 @@ making the lists.
 from collections.abc import MutableSequence
 from typing import TypeVar, cast
 
-from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS
+from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS, RESIDENT, resident
 from kvtune_cache.cache import NOW, Cache, plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
@@ -54,12 +54,22 @@ def _moved(cache: Cache, policy: int, to: int, blocks: int) -> Cache:
     if policy == to:
         _take_along(cache, fresh, policy)
     now, last = cache.request[NOW], cache.recency.last
-    for x in by_last_touch(cache, policy):
+    for x in _held(cache, policy):
         fresh.request[NOW] = last[x]
         adopt(to, fresh, x)
         note_taken(to, fresh.recency, x, last[x])
     fresh.request[NOW] = now
     return fresh
+
+
+def _held(cache: Cache, policy: int) -> list[int]:
+    """List the resident blocks by last touch, even where a policy has failed between two steps."""
+    where = cache.table.where
+    order = [x for x in by_last_touch(cache, policy) if where[x] > RESIDENT]
+    if len(order) == resident(cache.table):
+        return order
+    known = set(order)
+    return [x for x, place in enumerate(where) if place > RESIDENT and x not in known] + order
 
 
 def _take_along(cache: Cache, fresh: Cache, policy: int) -> None:

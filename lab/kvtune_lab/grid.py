@@ -158,7 +158,9 @@ def _serve(requests: Sequence[Request], settings: CacheSettings, study: Study) -
     for request in requests:
         if start is None and request.arrival_s >= study.measure_from_s:
             start = _mark(model, study)
-        model.serve(request.arrival_s, request.blocks, request.prompt_tokens)
+        model.serve(
+            request.arrival_s, request.blocks, request.prompt_tokens, output_tokens=request.output_tokens
+        )
     if start is None:
         raise ValueError(f"traffic: an agent has no request after {study.measure_from_s} s")
     return _figures(start, _mark(model, study), model.now_s - study.measure_from_s, study, settings)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_cache.blocks import next_request, pin, resident
+from kvtune_cache.blocks import leave, next_request, pin, resident
 from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, REFUSED, RESIZE, TTL, WANTED, WRITTEN
 from kvtune_cache.eviction.policy import Eviction
@@ -98,6 +98,17 @@ def test_law_a_switch_keeps_all_blocks_and_goes_on_soundly(
     for r in sorted(data.draw(st.sets(st.integers(0, len(requests.starts) - 2), max_size=20))):
         serve(cache, rules, later, r)
         assert_sound(cache.table)
+
+
+def test_a_policy_that_fails_between_two_steps_is_left_with_every_block() -> None:
+    rules = Rules(int(Eviction.FIFO), 9, ttl_seconds=1e6)
+    cache, _ = served([(0, 3), (1, 2)], rules)
+    before = by_last_touch(cache, rules.policy)
+    leave(cache.table, before[0])
+    cache.recency.before[cache.recency.after[before[-1]]] = len(cache.table.where)
+    cache.recency.after[len(cache.table.where)] = cache.recency.after[before[-1]]
+    after = switched(cache, rules.policy, int(Eviction.LRU))
+    assert by_last_touch(after, int(Eviction.LRU)) == [before[-1], *before[1:-1]]
 
 
 def test_a_block_that_expires_is_not_remembered_by_arc() -> None:

@@ -29,11 +29,18 @@ class Failing(ServingModel):
     """A model whose policy ARC raises at a block that it does not like."""
 
     def serve(
-        self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, root: int | None = None
+        self,
+        arrival_s: float,
+        blocks: Sequence[int],
+        prompt_tokens: int,
+        root: int | None = None,
+        *,
+        kind: int = 0,
+        output_tokens: int = -1,
     ) -> Served:
         if self.settings.policy == "ARC" and 13 in blocks:
             raise ZeroDivisionError("no history")
-        return super().serve(arrival_s, blocks, prompt_tokens, root)
+        return super().serve(arrival_s, blocks, prompt_tokens, root, kind=kind, output_tokens=output_tokens)
 
 
 def new_engine(
