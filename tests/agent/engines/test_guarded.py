@@ -150,7 +150,14 @@ async def test_a_policy_that_raises_gives_way_at_once_and_every_block_stays() ->
 async def test_what_raises_under_lru_is_a_bug_and_is_not_hidden() -> None:
     class Broken(ServingModel):
         def serve(
-            self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, root: int | None = None
+            self,
+            arrival_s: float,
+            blocks: Sequence[int],
+            prompt_tokens: int,
+            root: int | None = None,
+            *,
+            kind: int = 0,
+            output_tokens: int = -1,
         ) -> Served:
             raise ZeroDivisionError("broken")
 
