@@ -73,22 +73,27 @@ class _Compiler:
     def __init__(self, policy: int | None, allocates: bool) -> None:
         self._policy = policy
         self._allocates = allocates
-        self._done: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self._done: dict[tuple[Callable[..., Any], bool], Callable[..., Any]] = {}
 
     def compiled(self, function: Callable[..., Any], *, inner: bool = False) -> Callable[..., Any]:
         """Small inner ones are merged into their callers: a table is many arrays, dear to hand over."""
-        if function not in self._done:
-            copy = self._copy(cast(FunctionType, function))
+        if (function, inner) not in self._done:
+            copy = self._copy(cast(FunctionType, function), inner)
             options = {
                 "nogil": True,
                 "cache": True,
                 "forceinline": inner and len(copy.__code__.co_code) <= _MOST_MERGED,
+                "no_cpython_wrapper": inner,
+                "no_cfunc_wrapper": True,
                 "_nrt": self._allocates,
+                # What only compiled functions call needs no way in from Python, a third of the work.
+                "no_cpython_wrapper": inner,
+                "no_cfunc_wrapper": inner,
             }
-            self._done[function] = cast(Callable[..., Any], numba.njit(**cast(Any, options))(copy))
-        return self._done[function]
+            self._done[function, inner] = cast(Callable[..., Any], numba.njit(**cast(Any, options))(copy))
+        return self._done[function, inner]
 
-    def _copy(self, function: FunctionType) -> FunctionType:
+    def _copy(self, function: FunctionType, inner: bool) -> FunctionType:
         code = self._code(function)
         scope = dict(function.__globals__)
         for name in _names(code) & scope.keys():
@@ -98,7 +103,7 @@ class _Compiler:
         copy = FunctionType(code, scope, function.__name__, function.__defaults__)
         copy.__module__ = function.__module__
         # The name under which numba keeps it: one for each way in which it is compiled.
-        copy.__qualname__ = f"{function.__qualname__}-{self._policy}-{self._allocates:d}"
+        copy.__qualname__ = f"{function.__qualname__}-{self._policy}-{self._allocates:d}-{inner:d}"
         return copy
 
     def _code(self, function: FunctionType) -> CodeType:
