@@ -109,8 +109,8 @@ def left(counts: Longs) -> int:
 def serve_stream(cache: Cache, rules: Rules, blocks: Integers) -> int:
     """Serve a request of one block for each of `blocks`; how many were hit.
 
-    As `serve_all` of such requests, for policies that learn nothing of requests, but without the work that a
-    request of many blocks needs.
+    As `serve_all` of such requests, for policies that learn nothing of requests and rules with neither TTL,
+    passes nor threshold, but without counts and the work that a request of many blocks needs.
     """
     table, policy, capacity = cache.table, rules.policy, rules.capacity
     state, where = table.state, table.where

@@ -11,7 +11,7 @@ class Rules(NamedTuple):
     """The number of `Eviction`."""
 
     capacity: int
-    """Blocks, at least 1."""
+    """Blocks; 0 holds nothing."""
 
     tail_first: int = 1
     """1: the blocks of a request are touched tail first, so that tails leave before heads; 0: head first."""
