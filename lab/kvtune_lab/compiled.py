@@ -83,8 +83,6 @@ class _Compiler:
                 "nogil": True,
                 "cache": True,
                 "forceinline": inner and len(copy.__code__.co_code) <= _MOST_MERGED,
-                "no_cpython_wrapper": inner,
-                "no_cfunc_wrapper": True,
                 "_nrt": self._allocates,
                 # What only compiled functions call needs no way in from Python, a third of the work.
                 "no_cpython_wrapper": inner,
