@@ -23,35 +23,23 @@ from kvtune_cache.blocks import (
 )
 from kvtune_cache.cache import Cache
 from kvtune_cache.reuse_aware.cells import bring_back, oldest_leaf, place_leaf, pull_leaf, push_leaf
-from kvtune_cache.reuse_aware.classes import (
-    ENDING_STEP,
-    FEW_TOUCHES,
-    TOUCH_STEP,
-    UNKNOWN,
-    request_class,
-    told_class,
-)
-from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, grow_older, part, settle
-from kvtune_cache.reuse_aware.fit import fit
+from kvtune_cache.reuse_aware.classes import UNKNOWN, request_class, told_class
+from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, grow_older, part
+from kvtune_cache.reuse_aware.learning import close_request, learn, sample, touch_block
 from kvtune_cache.reuse_aware.state import (
     ASIDE,
     BASE,
-    BINS,
     CLASS,
     DEPARTURES,
     ENDS,
-    FEW,
     LAST,
     LEAF,
-    LENGTH_MEAN,
     NEXT_FIT,
     NO_COHORT,
     OPEN,
     REQUESTS,
     SAMPLED,
     SERVED_AT,
-    THRESHOLD,
-    USED,
     Reuse,
 )
 from kvtune_cache.signals import HINT, KIND, NOW, OUTPUT_TOKENS, POSITION
@@ -62,31 +50,19 @@ MEMORY: Final = 10
 TURN: Final = 1 << 30
 """Departures are numbered up to here, then from 0 again."""
 
-SAMPLES: Final = 32.0
-"""Blocks of an average request that are learned from."""
-
-WHOLE: Final = 1 << 24
-FIT_EVERY: Final = 100
-FIRST_FITS_EVERY: Final = 25
-FIRST: Final = 1000
-"""Requests between fits; those at the beginning, and how long that is."""
-
-KEPT: Final = 0.5 ** (FIT_EVERY / 6000.0)
-"""Share of what was learned that a fit leaves: half of it after 6,000 requests."""
-
 
 def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
     """Note what is known of a request before any of its blocks is touched; learn from time to time."""
     reuse, now = cache.reuse, cache.request[NOW]
     numbers = reuse.numbers
-    _close_request(reuse)
+    close_request(reuse)
     reuse.reals[SERVED_AT] = now
     bring_back(reuse)
     grow_older(reuse, now)
     numbers[REQUESTS] += 1
     if numbers[REQUESTS] >= numbers[NEXT_FIT]:
-        _learn(reuse, now)
-    _sample(reuse, stop - start)
+        learn(reuse, now)
+    sample(reuse, stop - start)
     known = _known(cache, blocks, start, stop)
     gap = -1.0
     if known > 0:
@@ -101,7 +77,7 @@ def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
 def reuse_hit(cache: Cache, x: int) -> None:
     """Make x the newest of its new class."""
     renew(cache.table, x, RECENT)
-    _touch(cache.reuse, x, cache.request[NOW], int(cache.request[POSITION]))
+    touch_block(cache.reuse, x, cache.request[NOW], int(cache.request[POSITION]))
     reuse = cache.reuse
     if reuse.blocks.marks[x] & LEAF:
         pull_leaf(reuse, x)
@@ -116,7 +92,7 @@ def reuse_miss(cache: Cache, x: int, capacity: int) -> None:
     if table.where[x] != NOWHERE:
         unlink(table, x)
     link(table, x, RECENT)
-    _touch(reuse, x, cache.request[NOW], int(cache.request[POSITION]))
+    touch_block(reuse, x, cache.request[NOW], int(cache.request[POSITION]))
     _take_in(reuse, x)
     if reuse.blocks.children[x] == 0:
         push_leaf(reuse, x, reuse.cohorts.cell[reuse.blocks.cohort[x]])
@@ -246,83 +222,3 @@ def _find_parent(reuse: Reuse, x: int, parent: int) -> None:
     blocks.children[parent] += 1
     if blocks.marks[parent] & LEAF:
         pull_leaf(reuse, parent)
-
-
-def _sample(reuse: Reuse, length: int) -> None:
-    """Set the share of blocks to learn from by the mean length of requests."""
-    reals, numbers = reuse.reals, reuse.numbers
-    share = max(0.01, 1.0 / numbers[REQUESTS])
-    reals[LENGTH_MEAN] += (length - reals[LENGTH_MEAN]) * share
-    numbers[THRESHOLD] = int(min(1.0, SAMPLES / max(1.0, reals[LENGTH_MEAN])) * WHOLE)
-
-
-def _sampled(threshold: int, x: int) -> bool:
-    """Choose by a hash of the block's number, so that the same blocks are chosen every time."""
-    if threshold >= WHOLE:
-        return True
-    h = x * 2654435761 & 0xFFFFFFFF
-    h ^= h >> 15
-    h = h * 0x45D9F3B & 0xFFFFFFFF
-    h ^= h >> 13
-    return (h >> 8) < threshold
-
-
-def _touch(reuse: Reuse, x: int, now: float, position: int) -> None:
-    """Learn from a touch: a wait has ended, another begins in the class that the block has now."""
-    blocks, cohorts, scratch, numbers = reuse.blocks, reuse.cohorts, reuse.scratch, reuse.numbers
-    marks, c = blocks.marks[x], blocks.cohort[x]
-    touches = 0
-    if c != NO_COHORT:
-        if marks & SAMPLED:
-            cell = cohorts.cell[c]
-            reuse.cells.events[cell] += 1.0
-            end_wait(reuse.cells, cell, now - reuse.reals[BASE])
-        part(reuse, x)
-        touches = min(FEW_TOUCHES, (marks & FEW) + 1)
-    level = 0 if touches == 0 else (1 if touches < FEW_TOUCHES else 2)
-    ending = 1 if position == numbers[LAST] else 0
-    k = level * 2 + ending
-    c = scratch.open_cohort[k]
-    if c == NO_COHORT:
-        c = cohort_of(reuse, numbers[CLASS] + level * TOUCH_STEP + ending * ENDING_STEP, now)
-        scratch.open_cohort[k] = c
-        scratch.open_slot[k] = cohorts.cell[c] // BINS
-    marks = touches | (marks & LEAF)
-    if position >= numbers[LAST] - 1:
-        marks |= ENDS
-    if _sampled(numbers[THRESHOLD], x):
-        marks |= SAMPLED
-        cohorts.alive[c] += 1
-        scratch.open_samples[k] += 1
-    cohorts.members[c] += 1
-    blocks.cohort[x] = c
-    blocks.marks[x] = marks
-
-
-def _close_request(reuse: Reuse) -> None:
-    """Count the waits that the last request began, and how they clustered."""
-    scratch, cells, classes = reuse.scratch, reuse.cells, reuse.classes
-    for k in range(OPEN):
-        scratch.open_cohort[k] = NO_COHORT
-        samples = scratch.open_samples[k]
-        if samples > 0:
-            slot = scratch.open_slot[k]
-            cells.waiting[slot * BINS] += samples
-            cells.exposure[slot * BINS] -= samples * (reuse.reals[SERVED_AT] - reuse.reals[BASE])
-            classes.cluster[slot] += samples
-            classes.cluster_squares[slot] += samples * samples
-            scratch.open_samples[k] = 0
-
-
-def _learn(reuse: Reuse, now: float) -> None:
-    """Let the past fade, and fit what remains."""
-    numbers, cells, classes = reuse.numbers, reuse.cells, reuse.classes
-    settle(reuse, now)
-    for slot in range(numbers[USED]):
-        classes.cluster[slot] *= KEPT
-        classes.cluster_squares[slot] *= KEPT
-        for cell in range(slot * BINS, slot * BINS + BINS):
-            cells.events[cell] *= KEPT
-            cells.exposure[cell] *= KEPT
-    fit(reuse)
-    numbers[NEXT_FIT] = numbers[REQUESTS] + (FIRST_FITS_EVERY if numbers[REQUESTS] < FIRST else FIT_EVERY)
