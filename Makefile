@@ -82,7 +82,6 @@ LOCK := env -u PIP_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --python
 	--no-header --group build
 .PHONY: lock
 lock: install-dev ## Renew the pins in requirements/ (ARGS="--upgrade" takes the newest versions)
-	@$(BIN)/python -c 'import uv' 2>/dev/null || $(BIN)/python -m pip install --quiet uv
 	$(LOCK) $(ARGS) --extra all --output-file requirements/run.txt pyproject.toml
 	$(LOCK) $(ARGS) --extra all --extra dev --constraint requirements/run.txt \
 		--output-file requirements/dev.txt pyproject.toml
