@@ -96,7 +96,7 @@ install() {
         || fail "the installation of kvtune itself failed"
 }
 
-# uv, where `make lock` brought it, takes half a minute for what takes pip some minutes.
+# uv, a tool of development, takes half a minute for what takes pip some minutes.
 add_gpu() {
     [ -x $venv/bin/python ] || fail "no $venv to add torch to: make install-dev first"
     say "adding torch and triton to $venv: 5 GB on disk, half a minute with uv, some minutes with pip"

@@ -58,12 +58,28 @@ def inline_commands(text: str) -> Iterator[list[str]]:
 def commands() -> dict[str, TyperCommand]:
     group = typer.main.get_command(build())
     assert isinstance(group, TyperGroup)
-    return {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    return dict(leaves(group))
+
+
+def leaves(group: TyperGroup) -> Iterator[tuple[str, TyperCommand]]:
+    """Every command by its words: `status`, `trace stats`."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from ((f"{name} {rest}", leaf) for rest, leaf in leaves(command))
+        elif isinstance(command, TyperCommand):
+            yield name, command
+
+
+def whole(words: list[str], commands: dict[str, TyperCommand]) -> tuple[str, list[str]]:
+    """A command, of one word or two, and what follows it."""
+    two = " ".join(words[:2])
+    return (two, words[2:]) if two in commands else (words[0], words[1:])
 
 
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_every_command_to_type_parses(path: Path, commands: dict[str, TyperCommand]) -> None:
-    for name, *arguments in shell_commands(path.read_text()):
+    for words in shell_commands(path.read_text()):
+        name, arguments = whole(words, commands)
         with commands[name].make_context(name, arguments):
             pass
 
@@ -89,10 +105,11 @@ def test_commands_are_found_in_the_readme() -> None:
 def test_every_command_that_is_mentioned_has_the_options_that_are_mentioned(
     path: Path, commands: dict[str, TyperCommand]
 ) -> None:
-    for name, *arguments in inline_commands(path.read_text()):
+    for words in inline_commands(path.read_text()):
+        name, arguments = whole(words, commands)
         if name.startswith("-") or name.isupper():
             continue
-        for one in name.split("|"):
+        for one in [name] if name in commands else name.split("|"):
             known = {option for parameter in commands[one].params for option in parameter.opts} | {"--help"}
             used = {word.split("=")[0] for word in arguments if word.startswith("-")}
             assert used <= known, f"kvtune {one}"

@@ -97,8 +97,8 @@ def _notes(plan: Plan) -> list[str]:
     lines = []
     if curves.sampling.rate < 1:
         lines.append(
-            f"Sampled: {curves.sampling.rate:.2%} of the blocks, {len(curves.sampling.salts)} times; ± is the "
-            f"standard error. LRU is exact; by samples alone it would be off by "
+            f"Sampled: {curves.sampling.rate:.2%} of the blocks, {len(curves.sampling.salts)} times; ± is "
+            f"the standard error. LRU is exact; by samples alone it would be off by "
             f"{100 * sum(curves.control) / len(curves.control):.1f} points."
         )
     if plan.knee_blocks is not None:

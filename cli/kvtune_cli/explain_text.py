@@ -76,9 +76,9 @@ def _summary(explained: Explained) -> str:
     most = max(distances(explained), key=lambda one: one.knowable)
     ours = "" if most.ours is None else f"; {OURS} has {most.ours:+.1f} of that"
     return (
-        f"Most is to be gained at {most.capacity_blocks:,} blocks: LRU hits {100 * most.lru:.1f} %, what can be "
-        f"known of a touch is worth {most.knowable:+.1f} points{ours}, and OPT, which knows the future, has "
-        f"{most.possible:+.1f}."
+        f"Most is to be gained at {most.capacity_blocks:,} blocks: LRU hits {100 * most.lru:.1f} %, what can "
+        f"be known of a touch is worth {most.knowable:+.1f} points{ours}, and OPT, which knows the future, "
+        f"has {most.possible:+.1f}."
     )
 
 
@@ -96,9 +96,8 @@ def _hazards(learned: Learned) -> Table:
         levels = learned.by_level(axis)
         for level, rates in levels.items() if len(levels) > 1 else ():
             cells = [rates[_bin(learned, age)] for age in AGES_S]
-            table.add_row(
-                name, LEVEL_NAMES[axis][level], *("-" if cell is None else f"{3600 * cell:,.3g}" for cell in cells)
-            )
+            shown = ["-" if cell is None else f"{3600 * cell:,.3g}" for cell in cells]
+            table.add_row(name, LEVEL_NAMES[axis][level], *shown)
     return table
 
 
