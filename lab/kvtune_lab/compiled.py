@@ -33,8 +33,6 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 _ROOM = kvtune_cache.__name__
 _POLICY = "policy"
-_MOST_MERGED = 250
-"""Bytes of Python code: larger functions are called, because merging them costs more time than calls do."""
 _ELEMENTS: dict[Any, Any] = {Floats: np.float64, Integers: np.int32, Longs: np.int64, Bytes: np.uint8}
 
 
@@ -76,13 +74,13 @@ class _Compiler:
         self._done: dict[tuple[Callable[..., Any], bool], Callable[..., Any]] = {}
 
     def compiled(self, function: Callable[..., Any], *, inner: bool = False) -> Callable[..., Any]:
-        """Small inner ones are merged into their callers: a table is many arrays, dear to hand over."""
+        """Inner ones are merged into their callers: a table is many arrays, dear to hand over."""
         if (function, inner) not in self._done:
             copy = self._copy(cast(FunctionType, function), inner)
             options = {
                 "nogil": True,
                 "cache": True,
-                "forceinline": inner and len(copy.__code__.co_code) <= _MOST_MERGED,
+                "forceinline": inner,
                 "_nrt": self._allocates,
                 # What only compiled functions call needs no way in from Python, a third of the work.
                 "no_cpython_wrapper": inner,
