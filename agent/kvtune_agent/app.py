@@ -35,6 +35,7 @@ from kvtune_agent.telemetry import registry_of
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.codec import adapter, dump
 from kvtune_api.errors import SpecError, Unavailable
+from kvtune_api.knobs import EvictionPolicy
 from kvtune_api.wire import GRID_SECONDS, Push, Refusal, Report, Running
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,21 @@ def _add_eviction(app: FastAPI, agent: Agent, tokens: TokenFile) -> None:
     async def post_restore(authorization: Annotated[str | None, Header()] = None) -> JSONResponse:
         _authorize(tokens, authorization)
         return JSONResponse(dump(agent.restore_policy()))
+
+    @app.get(
+        "/v1/eviction/learned",
+        summary="What the eviction policy has learned",
+        description="Counts by class and age, with the version, the levels of the axes and the edges of the "
+        "ages that they mean something for (`kvtune explain` shows them).",
+        responses={404: {"model": Refusal, "description": "The policy that runs learns nothing."}},
+    )
+    async def get_learned() -> JSONResponse:
+        learned = agent.engine.learned()
+        if learned is None:
+            policy = agent.running().config.eviction_policy or EvictionPolicy.LRU
+            told = f"{policy} was asked for, and what runs learns nothing; ReuseAware does"
+            raise RefusedRequest(404, Refuse.NOTHING_LEARNED, told)
+        return JSONResponse(dict(learned))
 
 
 def _add_report(app: FastAPI, agent: Agent) -> None:

@@ -33,6 +33,7 @@ class Refuse(StrEnum):
     BODY_TOO_LARGE = "BodyTooLarge"
     BODY_TOO_SLOW = "BodyTooSlow"
     INVALID = "Invalid"
+    NOTHING_LEARNED = "NothingLearned"
     NOT_FOUND = "NotFound"
     QUEUE_FULL = "QueueFull"
     TOKEN_UNAVAILABLE = "TokenUnavailable"

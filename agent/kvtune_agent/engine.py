@@ -110,6 +110,10 @@ class Engine(Protocol):
         """Run the policy asked for again after a fallback; False where it runs already."""
         ...
 
+    def learned(self) -> Mapping[str, object] | None:
+        """What its eviction policy has learned, as JSON can hold it; None where it learns nothing."""
+        ...
+
     def host_used_bytes(self) -> float | None:
         """Bytes resident in the host tier."""
         ...

@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from kvtune_cache.constants import EngineConstants
 from kvtune_cache.counts import LEFT, PRESSURE, REFUSED, RESIZE, TTL, WANTED
+from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.reuse import ReuseAges
+from kvtune_cache.reuse_aware.persistence import learned
 from kvtune_cache.tiers import CacheSettings, Processed, TieredCache
 
 # Upper bounds of vLLM's vllm:time_to_first_token_seconds, seconds; +Inf comes after them.
@@ -267,6 +269,11 @@ class ServingModel:
         self._free_s = start + service
         self.totals.busy_seconds += service
         return self._free_s - arrival_s, start - arrival_s, stall
+
+    def learned(self) -> dict[str, object] | None:
+        """Tell what the host's policy has learned, as `restore` takes it; None where it learns nothing."""
+        host = self._cache.host
+        return learned(host.cache.reuse) if host.rules.policy == REUSE_AWARE else None
 
     def _copy_evictions(self) -> None:
         """Bring the eviction counters up to date."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtune_api.errors import Unavailable
 from kvtune_cli.capacity import (
     Outputs,
     PlotFormat,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 CAPACITIES = "1%,2%,5%,10%,20%,40%"
 ACCURACIES = "0.6,0.7,0.8,0.9,0.95,1"
 AGENT_SCHEMES = ("http://", "https://")
+AGENT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ def explain(
 ) -> None:
     """Show LRU, ours, the bound of what is knowable and OPT, what hints would add, and what was learned.
 
+    Of an agent that runs ReuseAware: what it has learned. Of what it could hit, only a trace can tell.
+
     Example: kvtune explain trace.jsonl.gz --plots plots
     """
     outputs = Outputs(json, None, plots, plot_format)
@@ -63,7 +67,8 @@ def explain(
         None if sample is None else sampling_of(sample),
     )
     if trace.startswith(AGENT_SCHEMES):
-        wrong(trace, "an agent does not tell of its policy's tables yet; give the trace that it recorded")
+        _put_learned(trace, _learned_by_agent(trace), outputs)
+        return
     read = read_trace(Path(trace), skip_bad=skip_bad, session_starts=session_starts)
     blocks = sorted(capacities("--capacities", choices.sizes, read, None))
     explained = _explained(read, blocks, choices)
@@ -103,6 +108,39 @@ def _learned(trace: Trace, explained: "Explained", blocks: list[int]) -> "Learne
     return learn(trace.requests, most.capacity_blocks)
 
 
+def _learned_by_agent(address: str) -> "Learned":
+    """What the policy of a running agent has learned."""
+    import httpx
+
+    from kvtune_lab.explain.learned import learned_from
+
+    try:
+        answer = httpx.get(
+            f"{address.rstrip('/')}/v1/eviction/learned", timeout=AGENT_SECONDS, trust_env=False
+        )
+        told = answer.json()
+        if answer.status_code == httpx.codes.NOT_FOUND and "reason" in told:
+            wrong(address, told["message"])
+        answer.raise_for_status()
+        return learned_from(told)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise Unavailable(f"{address}: {type(error).__name__} {error}".rstrip()) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        wrong(address, f"the answer is not what a policy of this version has learned: {error}")
+
+
+def _put_learned(address: str, learned: "Learned", outputs: Outputs) -> None:
+    """Print and write what an agent has learned."""
+    from kvtune_cli.explain_text import print_learned
+    from kvtune_lab.explain.records import learned_document
+
+    if outputs.json is not None:
+        put_json(outputs.json, {"agent": address, "learned": learned_document(learned)})
+    if outputs.json != STDOUT:
+        print_learned(learned)
+    _plot(None, learned, outputs)
+
+
 def _put(trace: Trace, explained: "Explained", learned: "Learned", outputs: Outputs) -> None:
     """Print and write it."""
     from kvtune_cli.explain_text import print_explained, print_learned
@@ -114,6 +152,10 @@ def _put(trace: Trace, explained: "Explained", learned: "Learned", outputs: Outp
     if outputs.json != STDOUT:
         print_explained(explained)
         print_learned(learned)
+    _plot(explained, learned, outputs)
+
+
+def _plot(explained: "Explained | None", learned: "Learned", outputs: Outputs) -> None:
     if outputs.plots is not None:
         from kvtune_lab.explain.plots import write_plots
 

@@ -153,6 +153,7 @@ async def test_openapi_describes_every_route_and_resolves(client: httpx.AsyncCli
 
     assert set(document["paths"]) == {
         "/v1/config",
+        "/v1/eviction/learned",
         "/v1/eviction/restore",
         "/v1/report",
         "/v1/replay",

@@ -66,3 +66,21 @@ async def test_a_policy_that_nobody_knows_is_refused_with_the_choices(client: ht
 
     assert answer.status_code == 422
     assert "config.evictionPolicy: 'MRU': input should be 'LRU', 'FIFO'" in answer.json()["message"]
+
+
+async def test_what_is_learned_is_told_by_a_policy_that_learns_and_by_no_other(
+    client: httpx.AsyncClient,
+) -> None:
+    nothing = await client.get("/v1/eviction/learned")
+    assert (nothing.status_code, nothing.json()["reason"]) == (404, "NothingLearned")
+    pushed = push_body(role="incumbent", config={"evictionPolicy": "ReuseAware"})
+    assert (await client.put("/v1/config", json=pushed, headers=WRITE)).status_code == 200
+    requests = [[T + 1 + 2 * i, 1, 128 * 20, 10, list(range(20))] for i in range(40)]
+    served = await client.post("/v1/replay", json={"until": T + 90, "requests": requests}, headers=WRITE)
+    assert served.status_code == 200, served.text
+
+    found = (await client.get("/v1/eviction/learned")).json()
+
+    assert found["version"] == 1
+    assert found["requests"] == 40
+    assert sum(sum(one["events"]) for one in found["classes"].values()) > 0

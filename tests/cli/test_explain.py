@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from kvtune_cache.cache import plain_cache
+from kvtune_cache.eviction.names import REUSE_AWARE
+from kvtune_cache.requests import Rules, serve_all
+from kvtune_cache.reuse_aware.persistence import learned
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import run
+from tests.cache.streams import distinct, packed
 from tests.cli.test_capacity import Capture, told, trace, write_trace
+from tests.cluster.web import Quiet, served
 
 __all__ = ["trace"]
 FAST = ["--capacities", "5%,20%"]
@@ -53,9 +59,62 @@ def test_a_wrong_option_is_named(trace: Path, args: list[str], says: str, capsys
     assert says in told(capsys)
 
 
-def test_an_agent_does_not_tell_of_its_tables_yet(capsys: Capture) -> None:
-    assert run(["explain", "http://127.0.0.1:9"]) == ExitCode.USAGE
-    assert "an agent does not tell of its policy's tables yet" in told(capsys)
+class Telling(Quiet):
+    """An agent that tells what its policy has learned."""
+
+    status = 200
+    body: object = None
+
+    def get(self) -> None:
+        """Answer with the document."""
+        assert self.path == "/v1/eviction/learned"
+        self.answer(self.status, json.dumps(self.body).encode())
+
+
+def telling(body: object, status: int = 200) -> type[Telling]:
+    """An agent with an answer."""
+    return type("Agent", (Telling,), {"body": body, "status": status})
+
+
+def taught() -> dict[str, object]:
+    """What ReuseAware has learned of two sessions that take turns."""
+    requests = packed([[0, *range(10 * s + 1, 10 * s + 5)] for s in (1, 2) * 30])
+    cache = plain_cache(distinct(requests), REUSE_AWARE)
+    serve_all(cache, Rules(REUSE_AWARE, 8), requests, [0] * 60)
+    return learned(cache.reuse)
+
+
+def test_an_agent_tells_what_its_policy_has_learned(tmp_path: Path, capsys: Capture) -> None:
+    document = taught()
+    with served(telling(document)) as port:
+        address = f"http://127.0.0.1:{port}"
+        assert run(["explain", address, "--plots", str(tmp_path)]) == ExitCode.OK
+        assert "What the policy has learned" in capsys.readouterr().out
+        assert [path.name for path in tmp_path.iterdir()] == ["explain-hazard.png"]
+        assert run(["explain", f"{address}/", "--json", "-"]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    kept = document["classes"]
+    assert isinstance(kept, dict)
+    assert len(found["learned"]["classes"]) == len(kept) > 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ({"reason": "NothingLearned", "message": "LRU learns nothing"}, 404, "LRU learns nothing"),
+        ({"version": 0}, 200, "has learned: version: 0 is not 1"),
+        ([], 200, "is not what a policy of this version has learned"),
+    ],
+)
+def test_what_an_agent_does_not_tell_is_said(body: object, status: int, says: str, capsys: Capture) -> None:
+    with served(telling(body, status)) as port:
+        assert run(["explain", f"http://127.0.0.1:{port}"]) == ExitCode.USAGE
+    assert says in told(capsys)
+
+
+def test_an_agent_that_does_not_answer_is_not_there(capsys: Capture) -> None:
+    assert run(["explain", "http://127.0.0.1:9"]) == ExitCode.UNAVAILABLE
+    assert "http://127.0.0.1:9: ConnectError" in told(capsys)
 
 
 def test_a_trace_in_no_time_is_refused(tmp_path: Path, capsys: Capture) -> None:

@@ -137,6 +137,10 @@ class ReplayEngine:
         self._put_in_force()
         return True
 
+    def learned(self) -> Mapping[str, object] | None:
+        """What the policy that runs has learned; None where it learns nothing."""
+        return self._model.learned()
+
     async def replay(self, batch: ReplayBatch) -> Replayed | QueueFull:
         """Serve a batch after all batches before it. Raises `SpecError` for a bad one, nothing has
         changed."""

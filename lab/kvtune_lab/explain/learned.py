@@ -4,7 +4,7 @@ Read from the policy's tables after a replay. Classes have levels on the policy'
 a second of a block that is still waiting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.requests import Requests, Rules, serve_all
 from kvtune_cache.reuse_aware.classes import AXES
 from kvtune_cache.reuse_aware.fit import CELL_EVENTS, factor_of, hazard, spread_of
+from kvtune_cache.reuse_aware.persistence import restore
+from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.reuse_aware.state import AGES, BINS, USED, Reuse
 from kvtune_lab.capacity.stack import PLAIN_REFERENCES_MAX
 from kvtune_lab.readers.loaded import as_lists, as_requests
@@ -88,6 +90,13 @@ def learn(requests: Requests, capacity_blocks: int) -> Learned:
     found: Any = np.zeros(count, np.int32)
     compiled(serve_all, policy=REUSE_AWARE)(arrays, rules, as_requests(*requests), found)
     return learned_by(arrays.reuse)
+
+
+def learned_from(kept: Mapping[str, object]) -> Learned:
+    """Read what a policy has told of itself; raises ValueError, naming the field, for another version's."""
+    reuse = plain_reuse(1)
+    restore(reuse, kept)
+    return learned_by(reuse)
 
 
 def learned_by(reuse: Reuse) -> Learned:
