@@ -28,8 +28,8 @@ EXTRAS_OF_ROOM = {
     "cache": (),
     "tuner": ("control", "lab"),
     "operator": ("control",),
-    "agent": ("agent",),
-    "lab": ("lab",),
+    "agent": ("agent", "gpu"),
+    "lab": ("lab", "dask"),
     "cli": ("cli", "all"),
 }
 # What an import comes with: a name of its own, or a part that its parent always brings.

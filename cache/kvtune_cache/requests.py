@@ -141,7 +141,7 @@ def sums_of_kind(requests: Requests, found: Integers, first: int, kind: int) -> 
 def _sums(requests: Requests, found: Integers, first: int, kind: int) -> Sums:
     count = blocks = hit_blocks = tokens = hit_tokens = 0
     for r in range(first, len(requests.starts) - 1):
-        if kind not in (ANY_KIND, requests.kinds[r]):
+        if kind != ANY_KIND and requests.kinds[r] != kind:
             continue
         start, stop = requests.starts[r], requests.starts[r + 1]
         count += 1
