@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=tuple[Any, ...])
 
 PLAIN_REFERENCES = 2_000_000
-"""Up to so many block references to serve, compiling (or loading what was compiled) takes longer than it
-saves: measured in docs/lab.md."""
+"""Up to so many block references to serve the policies run plain: LRU takes some 5 s for them, as long as it
+takes to compile it for the first time (docs/lab.md)."""
 
 
 class Way(Enum):
