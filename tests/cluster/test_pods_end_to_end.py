@@ -38,10 +38,12 @@ SPEC: Mapping[str, Any] = {
         "cooldown": "1h",
         "leaseDuration": "20s",
         "noDataTimeout": "2m",
+        "minEffect": 0.5,
         "detectableEffect": 0.9,
     },
 }
-"""No experiment of this is decided while the test lasts."""
+"""No experiment of this is decided while the test lasts, and none lacks power: not the gain that is predicted
+counts, which may be small beside the noise of windows of 5 s, but one of .9."""
 
 
 class Cluster:
