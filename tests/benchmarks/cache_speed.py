@@ -94,12 +94,12 @@ def array_bytes(parts: Any) -> int:
     return sum(array_bytes(p) if isinstance(p, tuple) else getattr(p, "nbytes", 0) for p in parts)
 
 
-def list_bytes(blocks: int) -> int:
+def list_bytes(blocks: int, policy: Eviction) -> int:
     """Bytes that a cache of lists takes, its numbers included once they are large."""
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    cache: Cache = plain_cache(blocks)
-    rules = Rules(int(Eviction.LRU), max(1, blocks // SHARE))
+    cache: Cache = plain_cache(blocks, int(policy))
+    rules = Rules(int(policy), max(1, blocks // SHARE))
     serve_stream(cache, rules, list(range(blocks)))
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
@@ -168,15 +168,20 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Table:
     )
 
 
+def _per_block(policy: Eviction, blocks: int) -> float:
+    """Bytes of arrays that one more block takes."""
+    few, many = (array_bytes(as_arrays(plain_cache(n, int(policy)))) for n in (1_000, blocks))
+    return (many - few) / (blocks - 1_000)
+
+
 def _memory() -> Table:
     blocks = 100_000
-    arrays = array_bytes(as_arrays(plain_cache(blocks))) - array_bytes(as_arrays(plain_cache(1)))
     return Table(
         title="Bytes per tracked block",
-        columns=("Core", "Bytes"),
-        rows=(
-            ("arrays, all policies' state", f"{arrays / (blocks - 1):.1f}"),
-            ("lists, all policies' state", f"{list_bytes(blocks) / blocks:.0f}"),
+        columns=("Policy", "Arrays", "Lists"),
+        rows=tuple(
+            (policy.name, f"{_per_block(policy, blocks):.1f}", f"{list_bytes(blocks, policy) / blocks:.0f}")
+            for policy in Eviction
         ),
         notes=("goals: arrays 64 (LRU) and 96 (ReuseAware); in an engine's process 400, its own keys apart",),
     )
