@@ -15,20 +15,7 @@ from kvtune_cache.eviction.workload_state import Workload, plain_workload
 from kvtune_cache.expiry import Recency, plain_recency
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.reuse_aware.state import Reuse
-from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, POSITION, SIGNALS, START, Floats
-
-__all__ = [
-    "KIND",
-    "LENGTH",
-    "NOW",
-    "OUTPUT_TOKENS",
-    "POSITION",
-    "SIGNALS",
-    "START",
-    "Cache",
-    "Floats",
-    "plain_cache",
-]
+from kvtune_cache.signals import SIGNALS, Floats
 
 
 class Cache(NamedTuple):

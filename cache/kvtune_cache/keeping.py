@@ -19,7 +19,7 @@ from kvtune_cache.blocks import (
     pin,
     resident,
 )
-from kvtune_cache.cache import MOST_ASKED, NOW, POSITION, Cache
+from kvtune_cache.cache import MOST_ASKED, Cache
 from kvtune_cache.counts import (
     LEFT,
     PASS_BLOCKS,
@@ -35,6 +35,7 @@ from kvtune_cache.eviction.names import ARC
 from kvtune_cache.eviction.policy import adopt, drop, evict, hit, hit_run, miss, trim
 from kvtune_cache.expiry import Recency, is_kept, newer, next_idle, note_hits, note_left, note_taken, oldest
 from kvtune_cache.rules import Rules
+from kvtune_cache.signals import NOW, POSITION
 
 
 def open_request(cache: Cache, rules: Rules, now: float) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from kvtune_cache.blocks import GONE, RESIDENT, next_request, prefix, resident
-from kvtune_cache.cache import KIND, LENGTH, NOW, OUTPUT_TOKENS, START, plain_cache
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.counts import LEFT, PRESSURE
 from kvtune_cache.eviction.names import ARC, LRU
 from kvtune_cache.eviction.policy import begin, forget
 from kvtune_cache.keeping import expire, open_request, shrink, take_down, touch
 from kvtune_cache.lru_run import expire_by_lru, touch_by_lru
 from kvtune_cache.rules import Rules
-from kvtune_cache.signals import PROMPT_TOKENS
+from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, PROMPT_TOKENS, START
 from kvtune_cache.switching import by_last_touch, enlarged, switched
 
 

@@ -6,10 +6,11 @@ prefix that follow one another already are moved as one run. Lists only; `keepin
 """
 
 from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES
-from kvtune_cache.cache import NOW, Cache
+from kvtune_cache.cache import Cache
 from kvtune_cache.chains import move_behind
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, TTL, WANTED, WRITTEN
 from kvtune_cache.rules import Rules
+from kvtune_cache.signals import NOW
 
 
 def touch_by_lru(cache: Cache, rules: Rules, blocks: list[int]) -> None:

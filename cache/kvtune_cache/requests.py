@@ -19,24 +19,12 @@ from kvtune_cache.blocks import (
     next_request,
     prefix,
 )
-from kvtune_cache.cache import KIND, LENGTH, OUTPUT_TOKENS, START, Cache, Floats, plain_cache
+from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.counts import LEFT, PRESSURE, RESIZE, TTL
 from kvtune_cache.eviction.policy import begin, hit, miss
 from kvtune_cache.keeping import open_request, touch
 from kvtune_cache.rules import Rules
-
-__all__ = [
-    "Requests",
-    "Rules",
-    "Sums",
-    "cache_for",
-    "left",
-    "serve",
-    "serve_all",
-    "serve_stream",
-    "sums",
-    "sums_of_kind",
-]
+from kvtune_cache.signals import KIND, LENGTH, OUTPUT_TOKENS, START, Floats
 
 
 class Requests(NamedTuple):

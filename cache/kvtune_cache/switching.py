@@ -9,11 +9,12 @@ from collections.abc import MutableSequence
 from typing import TypeVar, cast
 
 from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS, RESIDENT, resident
-from kvtune_cache.cache import NOW, Cache, plain_cache
+from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
 from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
 from kvtune_cache.reuse_aware.start import clear_blocks
+from kvtune_cache.signals import NOW
 
 T = TypeVar("T")
 

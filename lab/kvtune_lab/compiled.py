@@ -26,7 +26,7 @@ from numba.core import config
 
 import kvtune_cache
 from kvtune_cache.blocks import Bytes, Integers, Longs
-from kvtune_cache.cache import Floats
+from kvtune_cache.signals import Floats
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=tuple[Any, ...])

@@ -17,7 +17,8 @@ from kvtune_cache.blocks import Integers
 from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT, PASSES, PRESSURE, TTL, WANTED, WRITTEN
 from kvtune_cache.optimal import Foreseen, foresee, plain_foreseen, serve_optimally
-from kvtune_cache.requests import Requests, Rules, Sums, cache_for, serve_all
+from kvtune_cache.requests import Requests, Sums, cache_for, serve_all
+from kvtune_cache.rules import Rules
 from kvtune_lab.readers.loaded import as_lists, as_requests
 from kvtune_lab.setups import Order, Policy, Setup
 from kvtune_lab.simulation import Evictions, Simulation

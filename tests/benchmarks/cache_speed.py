@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Rules, serve_stream
+from kvtune_cache.requests import serve_stream
+from kvtune_cache.rules import Rules
 from kvtune_lab.compiled import as_arrays, compiled
 from tests.benchmarks.study import Effort, Results
 from tests.benchmarks.table import Table

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from kvtune_cache.blocks import LISTS, RESIDENT, SIZES, BlockTable
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Requests, Rules, serve_all, sums
+from kvtune_cache.requests import Requests, serve_all, sums
+from kvtune_cache.rules import Rules
 
 
 def packed(requests: Sequence[Sequence[int]], tokens: Sequence[int] = (), block_tokens: int = 1) -> Requests:

@@ -9,7 +9,8 @@ from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, REFUSED, RESIZE, TTL, WANTED, WRITTEN
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.keeping import expire, shrink
-from kvtune_cache.requests import Requests, Rules, cache_for, left, serve, sums, sums_of_kind
+from kvtune_cache.requests import Requests, cache_for, left, serve, sums, sums_of_kind
+from kvtune_cache.rules import Rules
 from kvtune_cache.switching import by_last_touch, switched
 from tests.cache.streams import CHAINS, POLICIES, assert_sound, chained, distinct, packed, residents
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.optimal import foresee, plain_foreseen, serve_optimally
-from kvtune_cache.requests import Requests, Rules, serve_all, sums
+from kvtune_cache.requests import Requests, serve_all, sums
+from kvtune_cache.rules import Rules
 from tests.cache.streams import CHAINS, POLICIES, chained, distinct, packed, single, token_hit_rate
 
 CONVERSATION = Path(__file__).parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.gz"

@@ -7,8 +7,9 @@ import pytest
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
-from kvtune_cache.requests import Rules, serve_all
+from kvtune_cache.requests import serve_all
 from kvtune_cache.reuse_aware.persistence import learned
+from kvtune_cache.rules import Rules
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import run
 from tests.cache.streams import distinct, packed

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from kvtune_cache.blocks import Bytes, Integers, Longs
-from kvtune_cache.cache import Floats
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Requests, Rules, cache_for, serve_all, serve_stream
+from kvtune_cache.requests import Requests, cache_for, serve_all, serve_stream
+from kvtune_cache.rules import Rules
+from kvtune_cache.signals import Floats
 from kvtune_lab.compiled import as_arrays, compiled
 from tests.cache.streams import distinct, packed, single
 

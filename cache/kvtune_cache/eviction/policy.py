@@ -18,7 +18,7 @@ from kvtune_cache.blocks import (
     link,
     unlink,
 )
-from kvtune_cache.cache import POSITION, Cache
+from kvtune_cache.cache import Cache
 from kvtune_cache.chains import renew_run
 from kvtune_cache.eviction.arc import arc_evict, arc_hit, arc_miss, arc_trim
 from kvtune_cache.eviction.lru import lru_evict, lru_hit, lru_miss
@@ -52,6 +52,7 @@ from kvtune_cache.reuse_aware.policy import (
     reuse_miss,
     reuse_trim,
 )
+from kvtune_cache.signals import POSITION
 
 
 class Eviction(IntEnum):

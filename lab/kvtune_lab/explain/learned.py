@@ -12,12 +12,13 @@ import numpy as np
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
-from kvtune_cache.requests import Requests, Rules, serve_all
+from kvtune_cache.requests import Requests, serve_all
 from kvtune_cache.reuse_aware.classes import AXES
 from kvtune_cache.reuse_aware.fit import CELL_EVENTS, factor_of, hazard, spread_of
 from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.reuse_aware.state import AGES, BINS, USED, Reuse
+from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.stack import PLAIN_REFERENCES_MAX
 from kvtune_lab.readers.loaded import as_lists, as_requests
 

@@ -8,7 +8,8 @@ from kvtune_cache.blocks import GONE, RESIDENT, TARGET, BlockTable, next_request
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.arc import TARGET_PARTS
 from kvtune_cache.eviction.policy import Eviction, evict, hit, miss
-from kvtune_cache.requests import Rules, serve
+from kvtune_cache.requests import serve
+from kvtune_cache.rules import Rules
 from tests.cache.reference import ReferenceTier
 from tests.cache.streams import CHAINS, POLICIES, assert_sound, chained, distinct, packed, residents
 

@@ -21,7 +21,8 @@ from kvtune_cache.eviction.token_lru import (
     token_lru_forget,
     weight,
 )
-from kvtune_cache.requests import Rules, serve
+from kvtune_cache.requests import serve
+from kvtune_cache.rules import Rules
 from kvtune_cache.signals import NOW
 from tests.cache.streams import CHAINS, assert_sound, chained, distinct, packed, residents
 

@@ -22,7 +22,8 @@ from kvtune_cache.eviction.workload_state import (
     SPATIAL_PARTS,
     STEPS,
 )
-from kvtune_cache.requests import Requests, Rules, serve
+from kvtune_cache.requests import Requests, serve
+from kvtune_cache.rules import Rules
 from kvtune_cache.signals import CLASS, NOW, PROMPT_TOKENS, SIGNATURE, SWITCHED, TURN, Floats
 from tests.cache.streams import CHAINS, chained, distinct, packed, residents
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Requests, Rules, cache_for, serve_all, sums
+from kvtune_cache.requests import Requests, cache_for, serve_all, sums
+from kvtune_cache.rules import Rules
 from kvtune_lab.compiled import as_arrays, compiled
 from kvtune_lab.readers.load import load
 from kvtune_lab.readers.loaded import as_lists

@@ -13,7 +13,8 @@ import pytest
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import LRU, REUSE_AWARE
-from kvtune_cache.requests import Requests, Rules, serve_all
+from kvtune_cache.requests import Requests, serve_all
+from kvtune_cache.rules import Rules
 from kvtune_lab.compiled import as_arrays, compiled
 from kvtune_lab.readers.load import load
 from tests.cache.reuse_aware.states import sessions

@@ -5,7 +5,8 @@ import random
 from kvtune_cache.blocks import RESIDENT
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import LRU, REUSE_AWARE
-from kvtune_cache.requests import Requests, Rules, serve
+from kvtune_cache.requests import Requests, serve
+from kvtune_cache.rules import Rules
 from kvtune_cache.signals import HINT
 from tests.cache.reuse_aware.states import sessions
 from tests.cache.streams import distinct, packed

@@ -8,9 +8,10 @@ import pytest
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import REUSE_AWARE
-from kvtune_cache.requests import Requests, Rules, serve_all
+from kvtune_cache.requests import Requests, serve_all
 from kvtune_cache.reuse_aware.persistence import learned, restore
 from kvtune_cache.reuse_aware.start import plain_reuse
+from kvtune_cache.rules import Rules
 from tests.cache.reuse_aware.states import sessions
 from tests.cache.streams import distinct
 

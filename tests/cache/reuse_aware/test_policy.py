@@ -4,10 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtune_cache.blocks import NO_BLOCK, RECENT, RESIDENT, SIZES
-from kvtune_cache.cache import NOW, plain_cache
+from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import REUSE_AWARE, adopt, drop, evict
-from kvtune_cache.requests import Requests, Rules, serve, serve_all
+from kvtune_cache.requests import Requests, serve, serve_all
 from kvtune_cache.reuse_aware.policy import reuse_forget, reuse_trim
+from kvtune_cache.rules import Rules
+from kvtune_cache.signals import NOW
 from tests.cache.reuse_aware.states import assert_sound_state, sessions
 from tests.cache.streams import CHAINS, assert_sound, chained, distinct, packed
 

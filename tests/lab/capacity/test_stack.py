@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import Eviction
-from kvtune_cache.requests import Requests, Rules, serve_all, sums
+from kvtune_cache.requests import Requests, serve_all, sums
+from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.stack import NotChained, array_room, columns, lru_curve, measure, plain_room
 from kvtune_lab.compiled import compiled
 from kvtune_lab.readers.mooncake import BLOCK_TOKENS, read_mooncake

@@ -7,9 +7,10 @@ import pytest
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
-from kvtune_cache.requests import Requests, Rules, serve_all
+from kvtune_cache.requests import Requests, serve_all
 from kvtune_cache.reuse_aware.classes import AXES, put_levels
 from kvtune_cache.reuse_aware.state import AGES, USED
+from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.curves import Sampling
 from kvtune_lab.explain.explain import OURS, Explained, distances, explain
 from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned, learn, learned_by
