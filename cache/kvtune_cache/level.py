@@ -14,7 +14,7 @@ from kvtune_cache.eviction.policy import begin, forget
 from kvtune_cache.keeping import expire, open_request, shrink, take_down, touch
 from kvtune_cache.lru_run import expire_by_lru, touch_by_lru
 from kvtune_cache.rules import Rules
-from kvtune_cache.signals import KIND, LENGTH, NOW, OUTPUT_TOKENS, PROMPT_TOKENS, START
+from kvtune_cache.signals import HINT, KIND, LENGTH, NOW, OUTPUT_TOKENS, PROMPT_TOKENS, START
 from kvtune_cache.switching import by_last_touch, enlarged, switched
 
 
@@ -43,11 +43,13 @@ class Level:
         else:
             open_request(cache, rules, now_s)
 
-    def tell(self, numbers: list[int], kind: int, output_tokens: int, prompt_tokens: int) -> None:
+    def tell(
+        self, numbers: list[int], kind: int, output_tokens: int, prompt_tokens: int, hint: float
+    ) -> None:
         """Tell the policy of the request that has been opened."""
         request = self.cache.request
         request[OUTPUT_TOKENS], request[KIND], request[PROMPT_TOKENS] = output_tokens, kind, prompt_tokens
-        request[START], request[LENGTH] = 0, len(numbers)
+        request[START], request[LENGTH], request[HINT] = 0, len(numbers), hint
         begin(self.rules.policy, self.cache, numbers, 0, len(numbers))
 
     def touch(self, numbers: list[int]) -> None:

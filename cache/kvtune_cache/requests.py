@@ -24,7 +24,7 @@ from kvtune_cache.counts import LEFT, PRESSURE, RESIZE, TTL
 from kvtune_cache.eviction.policy import begin, hit, miss
 from kvtune_cache.keeping import open_request, touch
 from kvtune_cache.rules import Rules
-from kvtune_cache.signals import KIND, LENGTH, OUTPUT_TOKENS, START, Floats
+from kvtune_cache.signals import HINT, KIND, LENGTH, OUTPUT_TOKENS, START, Floats
 
 
 class Requests(NamedTuple):
@@ -43,6 +43,9 @@ class Requests(NamedTuple):
 
     kinds: Bytes
     """Request type or stop reason of each request, 0 (not known) to 5."""
+
+    hints: Floats
+    """What the client of each request expects of its session, as `signals.HINT` has it; 0: not known."""
 
 
 ANY_KIND: Final = -1
@@ -71,6 +74,7 @@ def serve(cache: Cache, rules: Rules, requests: Requests, r: int) -> int:
     found = prefix(cache.table, blocks, start, stop)
     request[OUTPUT_TOKENS] = requests.outputs[r]
     request[KIND] = requests.kinds[r]
+    request[HINT] = requests.hints[r]
     request[START] = start
     request[LENGTH] = stop - start
     begin(rules.policy, cache, blocks, start, stop)

@@ -172,18 +172,20 @@ class ServingModel:
         *,
         kind: int = 0,
         output_tokens: int = -1,
+        hint: float = 0.0,
     ) -> Served:
         """Serve one request; blocks are prefix-chained ids, head first.
 
-        Tokens past the last block are never hit. A policy may learn from `kind`, 0 (not known) to 5, and
-        from the tokens of the answer (-1: not known). Raises ValueError, changing nothing, for an arrival
+        Tokens past the last block are never hit. A policy may learn from `kind`, 0 (not known) to 5, from
+        the tokens of the answer (-1: not known), and from what the client expects of its session (`hint`, as
+        `signals.HINT` has it). Raises ValueError, changing nothing, for an arrival
         before the latest time, for fewer prompt tokens than the blocks before the last one hold (at least one
         is needed), and for a kind that is none.
         """
         self._check(arrival_s, blocks, prompt_tokens, kind)
         self._now_s = arrival_s
         done = self._cache.process(
-            blocks, arrival_s, kind=kind, output_tokens=output_tokens, prompt_tokens=prompt_tokens
+            blocks, arrival_s, kind=kind, output_tokens=output_tokens, prompt_tokens=prompt_tokens, hint=hint
         )
         device_tokens, host_tokens = self._hit_tokens(done, len(blocks), prompt_tokens)
         self.reuse.touch(blocks, arrival_s)

@@ -154,6 +154,7 @@ class TieredCache:
         kind: int = 0,
         output_tokens: int = -1,
         prompt_tokens: int = 0,
+        hint: float = 0.0,
     ) -> Processed:
         """Serve one request: find its hits at `now_s`, then touch or take in all its blocks."""
         self.sweep(now_s)
@@ -162,7 +163,7 @@ class TieredCache:
         host, count = self.host, self.host.cache.counts
         before = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
         for level in self.levels[1:]:
-            level.tell(numbers, kind, output_tokens, prompt_tokens)
+            level.tell(numbers, kind, output_tokens, prompt_tokens, hint)
         self._store(numbers if len(set(numbers)) == len(numbers) else list(dict.fromkeys(numbers)))
         count = host.cache.counts
         work = HostWork(count[WRITTEN] - before[0], count[PASSES] - before[1], count[PASS_BLOCKS] - before[2])

@@ -25,6 +25,7 @@ from kvtune_lab.readers.recording import Recorded, write_recording
 from kvtune_lab.traffic import Request
 
 RECORDED_BLOCK_TOKENS = 128
+HINTED = "share of the generated requests whose client tells when the session returns, or that it is over"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     drive.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second")
     drive.add_argument("--rate", type=float, default=5.0, help="generated requests per second and agent")
     drive.add_argument("--seed", type=int, default=1, help="seed of the generator")
+    drive.add_argument("--hinted-share", type=float, default=0.0, help=HINTED)
     drive.add_argument("--trace", type=Path, help="Mooncake JSONL to repeat instead of generating")
     drive.add_argument("--prefill", type=float, default=1200.0, help="virtual seconds sent before the origin")
     drive.add_argument("--batch", type=float, default=5.0, help="virtual seconds per batch")
@@ -47,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--requests", type=int, default=10_000, help="how many")
     record.add_argument("--rate", type=float, default=5.0, help="requests per second")
     record.add_argument("--seed", type=int, default=1, help="seed of the generator")
+    record.add_argument("--hinted-share", type=float, default=0.0, help=HINTED)
     return top
 
 
@@ -54,7 +57,11 @@ def workload(arguments: argparse.Namespace, agents: int) -> Iterator[Request]:
     """Choose the trace or the generator."""
     if arguments.trace is not None:
         return repeat_mooncake(arguments.trace)
-    return generate(requests_per_second=arguments.rate * agents, seed=arguments.seed)
+    return generate(
+        requests_per_second=arguments.rate * agents,
+        seed=arguments.seed,
+        hinted_share=arguments.hinted_share,
+    )
 
 
 async def drive(arguments: argparse.Namespace) -> None:
@@ -87,7 +94,10 @@ def record(arguments: argparse.Namespace) -> None:
     if arguments.requests < 1:
         raise ValueError(f"requests: {arguments.requests} is less than 1")
     requests = generate(
-        requests_per_second=arguments.rate, seed=arguments.seed, block_tokens=RECORDED_BLOCK_TOKENS
+        requests_per_second=arguments.rate,
+        seed=arguments.seed,
+        block_tokens=RECORDED_BLOCK_TOKENS,
+        hinted_share=arguments.hinted_share,
     )
     rows = (
         Recorded(
@@ -96,6 +106,7 @@ def record(arguments: argparse.Namespace) -> None:
             prompt_tokens=request.prompt_tokens,
             output_tokens=request.output_tokens,
             session=str(request.session),
+            hint=request.hint,
         )
         for request in islice(requests, arguments.requests)
     )

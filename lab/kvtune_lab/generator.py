@@ -9,6 +9,8 @@ Blocks are full blocks of the prompt, as engines cache them; the tokens after th
 A block id is unique to its session but for the system prompt of its kind, whose ids are the same everywhere
 (those ids are below 2^16). A prompt always has at least one block of its own, and `root` is the first of
 them.
+
+With hints, clients tell of each session when it will return or that it is over, and they are right.
 """
 
 import heapq
@@ -17,6 +19,7 @@ from math import log, pi, sin
 from random import Random
 from typing import NamedTuple
 
+from kvtune_api.hints import Hint
 from kvtune_lab.traffic import Request
 from kvtune_lab.workload import CHAT_WORKLOAD, Gap, SessionKind, Size
 
@@ -100,9 +103,17 @@ class _Generator:
     """The heap of turns to come and the next start of each kind."""
 
     def __init__(
-        self, kinds: Sequence[SessionKind], *, requests_per_second: float, seed: int, block_tokens: int
+        self,
+        kinds: Sequence[SessionKind],
+        *,
+        requests_per_second: float,
+        seed: int,
+        block_tokens: int,
+        hinted_share: float,
     ) -> None:
         self._rng = Random(seed)
+        self._hints = Random(f"hints of {seed}")
+        self._hinted_share = hinted_share
         self._block_tokens = block_tokens
         self._phases = [self._rng.uniform(0, 2 * pi) for _ in DRIFT]
         self._kinds = [_Kind(kind, requests_per_second, self._rng) for kind in kinds]
@@ -123,10 +134,10 @@ class _Generator:
                 heapq.heappush(turns, self._opening(number, at_s))
                 heapq.heappush(starts, (self._next_start(number, at_s), number))
             turn = heapq.heappop(turns)
-            yield self._request(turn)
-            following = self._following(turn)
+            request, following = self._request(turn), self._following(turn)
             if following is not None:
                 heapq.heappush(turns, following)
+            yield request if not self._hinted_share else self._hinted(request, following)
 
     def _look_back(self, number: int, kind: _Kind) -> None:
         """Draw the starts of one kind from its history on, and keep what is alive at time 0."""
@@ -168,6 +179,15 @@ class _Generator:
         own = turn.own_tokens + kind.growth_tokens()
         return _Turn(turn.at_s + wait, turn.session, turn.kind, turn.turn + 1, own)
 
+    def _hinted(self, request: Request, following: _Turn | None) -> Request:
+        """Let the client tell what will come, if it is one that does."""
+        if self._hints.random() >= self._hinted_share:
+            return request
+        if following is None:
+            return request._replace(hint=Hint(session_ended=True))
+        wait_s = max(0.001, following.at_s - request.arrival_s)
+        return request._replace(hint=Hint(expected_return_seconds=wait_s))
+
     def _request(self, turn: _Turn) -> Request:
         kind = self._kinds[turn.kind]
         shared = kind.spec.system_blocks
@@ -190,16 +210,24 @@ def generate(
     seed: int,
     kinds: Sequence[SessionKind] = CHAT_WORKLOAD,
     block_tokens: int = 128,
+    hinted_share: float = 0.0,
 ) -> Iterator[Request]:
     """Yield requests without an end, in order of arrival, at a mean rate over all agents.
 
-    Raises ValueError for a rate that is not > 0 and for kinds whose shares do not sum to 1.
+    A share of them comes with a hint; the requests are the same whatever that share. Raises ValueError for a
+    rate that is not > 0, for kinds whose shares do not sum to 1, for a share of hints outside 0 to 1.
     """
     if not 0 < requests_per_second < float("inf"):
         raise ValueError(f"requests_per_second: {requests_per_second} is not a finite number above 0")
     shares = sum(kind.request_share for kind in kinds)
     if abs(shares - 1) > 1e-9:
         raise ValueError(f"kinds: request shares sum to {shares}, not 1")
+    if not 0 <= hinted_share <= 1:
+        raise ValueError(f"hinted_share: {hinted_share} is not within 0 to 1")
     return _Generator(
-        kinds, requests_per_second=requests_per_second, seed=seed, block_tokens=block_tokens
+        kinds,
+        requests_per_second=requests_per_second,
+        seed=seed,
+        block_tokens=block_tokens,
+        hinted_share=hinted_share,
     ).requests()

@@ -159,7 +159,11 @@ def _serve(requests: Sequence[Request], settings: CacheSettings, study: Study) -
         if start is None and request.arrival_s >= study.measure_from_s:
             start = _mark(model, study)
         model.serve(
-            request.arrival_s, request.blocks, request.prompt_tokens, output_tokens=request.output_tokens
+            request.arrival_s,
+            request.blocks,
+            request.prompt_tokens,
+            output_tokens=request.output_tokens,
+            hint=request.hint.returns_in_seconds if request.hint is not None else 0.0,
         )
     if start is None:
         raise ValueError(f"traffic: an agent has no request after {study.measure_from_s} s")

@@ -16,7 +16,10 @@ import httpx
 
 log = logging.getLogger(__name__)
 
-Row: TypeAlias = tuple[float, int, int, int, list[int]]
+Row: TypeAlias = (
+    tuple[float, int, int, int, list[int]] | tuple[float, int, int, int, list[int], dict[str, object]]
+)
+"""A request as `POST /v1/replay` takes it, with its hint where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class AgentTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The body of one `POST /v1/replay`: until, and requests as [arrival, root, prompt, output, blocks]."""
+    """The body of one `POST /v1/replay`: until, and requests as rows."""
 
     until: float
     rows: list[Row]

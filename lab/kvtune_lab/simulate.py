@@ -50,7 +50,7 @@ def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
     """Number the blocks of all requests as they come; the last of each holds the tokens that are left."""
     numbers: dict[int, int] = {}
     starts, blocks, tokens = array("q", [0]), array("i"), array("i")
-    times, outputs = array("d"), array("i")
+    times, outputs, hints = array("d"), array("i"), array("d")
     for request in requests:
         blocks.extend(numbers.setdefault(block, len(numbers)) for block in request.blocks)
         full = len(request.blocks) - 1
@@ -59,7 +59,8 @@ def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
         starts.append(len(blocks))
         times.append(request.arrival_s)
         outputs.append(request.output_tokens)
-    return as_requests(starts, blocks, tokens, times, outputs, np.zeros(len(times)))
+        hints.append(request.hint.returns_in_seconds if request.hint is not None else 0.0)
+    return as_requests(starts, blocks, tokens, times, outputs, np.zeros(len(times)), hints)
 
 
 class Simulator:

@@ -6,6 +6,7 @@ Called by driver.py, for a fleet that stays as it is, and by live.py, for one th
 import asyncio
 from collections.abc import Iterable
 
+from kvtune_api.codec import dump
 from kvtune_lab.clock import ScaledClock
 from kvtune_lab.posting import Row
 from kvtune_lab.sticky import StickyAssignment
@@ -39,10 +40,15 @@ class Spans:
                 break
             self._ahead = None
             agent = self._sticky.agent_of(request.root, request.arrival_s)
-            rows[agent].append(
-                (arrival, request.root, request.prompt_tokens, request.output_tokens, request.blocks)
-            )
+            rows[agent].append(_row(arrival, request))
         return rows
+
+
+def _row(arrival: float, request: Request) -> Row:
+    prompt, output, hint = request.prompt_tokens, request.output_tokens, request.hint
+    if hint is None:
+        return arrival, request.root, prompt, output, request.blocks
+    return arrival, request.root, prompt, output, request.blocks, dump(hint)
 
 
 def steps_due(until: float, clock: ScaledClock, step: float) -> int:

@@ -1,7 +1,10 @@
 """One request of a workload, whoever makes it: generator or trace."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
+
+from kvtune_api.hints import Hint
 
 
 class Request(NamedTuple):
@@ -18,6 +21,8 @@ class Request(NamedTuple):
     blocks: list[int]
     prompt_tokens: int
     output_tokens: int
+    hint: Hint | None = None
+    """What its client tells of the session."""
 
 
 def hastened(requests: Iterable[Request], factor: float) -> Iterator[Request]:
@@ -27,4 +32,13 @@ def hastened(requests: Iterable[Request], factor: float) -> Iterator[Request]:
     """
     if not 0 < factor < float("inf"):
         raise ValueError(f"factor: {factor} is not a finite number greater than 0")
-    return (request._replace(arrival_s=request.arrival_s / factor) for request in requests)
+    return (
+        request._replace(arrival_s=request.arrival_s / factor, hint=_hastened(request.hint, factor))
+        for request in requests
+    )
+
+
+def _hastened(hint: Hint | None, factor: float) -> Hint | None:
+    if hint is None or hint.expected_return_seconds is None:
+        return hint
+    return replace(hint, expected_return_seconds=hint.expected_return_seconds / factor)

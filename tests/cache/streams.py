@@ -22,14 +22,16 @@ def packed(requests: Sequence[Sequence[int]], tokens: Sequence[int] = (), block_
             sizes[-1] = tokens[number] - block_tokens * (len(request) - 1)
         starts.append(len(blocks))
     count = len(requests)
-    return Requests(starts, blocks, sizes, [float(r) for r in range(count)], [-1] * count, [0] * count)
+    times = [float(r) for r in range(count)]
+    return Requests(starts, blocks, sizes, times, [-1] * count, [0] * count, [0.0] * count)
 
 
 def single(blocks: Sequence[int]) -> Requests:
     """A request for each block of a row, a second apart."""
     count = len(blocks)
     times = [float(r) for r in range(count)]
-    return Requests(list(range(count + 1)), list(blocks), [1] * count, times, [-1] * count, [0] * count)
+    starts, nothing = list(range(count + 1)), [0.0] * count
+    return Requests(starts, list(blocks), [1] * count, times, [-1] * count, [0] * count, nothing)
 
 
 def distinct(requests: Requests) -> int:

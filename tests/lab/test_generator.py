@@ -32,6 +32,29 @@ def test_the_same_seed_gives_the_same_requests_and_another_seed_others() -> None
     assert first(1) != first(2)
 
 
+def test_hints_are_right_and_change_no_request() -> None:
+    source = generate(requests_per_second=10.0, seed=3, hinted_share=0.5)
+    hinted = list(takewhile(lambda request: request.arrival_s < 600.0, source))
+    assert [request[:-1] for request in hinted] == [request[:-1] for request in until(600.0)]
+    assert 0.4 < sum(request.hint is not None for request in hinted) / len(hinted) < 0.6
+    for session in by_session(hinted).values():
+        for request, following in pairwise([*session, None]):
+            hint = request.hint if request is not None else None
+            if request is None or hint is None:
+                continue
+            if following is None:
+                back_s = request.arrival_s + (hint.expected_return_seconds or inf)
+                assert hint.session_ended or back_s >= 600.0
+            else:
+                assert hint.expected_return_seconds == pytest.approx(following.arrival_s - request.arrival_s)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_of_hints_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="hinted_share"):
+        generate(requests_per_second=1.0, seed=1, hinted_share=share)
+
+
 def test_arrivals_never_go_back_and_prompts_fit_their_blocks() -> None:
     requests = until(600.0)
     assert all(a.arrival_s <= b.arrival_s for a, b in pairwise(requests))

@@ -9,6 +9,8 @@ import pytest
 
 from kvtune_lab.__main__ import main, parser
 from kvtune_lab.readers.load import load
+from kvtune_lab.setups import Policy, Setup
+from kvtune_lab.simulate import Simulator
 
 
 def test_a_bad_trace_ends_with_one_line_that_says_which(
@@ -46,6 +48,18 @@ def test_generated_requests_are_recorded_as_a_trace(tmp_path: Path) -> None:
     loaded = load(file)
     assert len(loaded.requests.starts) - 1 == 200
     assert loaded.sessions is not None
+    assert not any(loaded.requests.hints)
+
+
+def test_hints_are_recorded_and_a_simulation_of_the_recording_uses_them(tmp_path: Path) -> None:
+    rates = []
+    for share in ("0", "1"):
+        file = tmp_path / f"chat-{share}.jsonl"
+        options = ["--requests", "3000", "--seed", "3", "--hinted-share", share]
+        assert main(["record", str(file), *options]) == 0
+        setup = Setup(policy=Policy.REUSE_AWARE, capacity_blocks=2000)
+        rates.append(Simulator(load(file).requests).simulate(setup).token_hit_rate)
+    assert rates[1] > 1.02 * rates[0], rates
 
 
 def test_a_recording_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

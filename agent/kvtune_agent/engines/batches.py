@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from kvtune_api.codec import frozen
 from kvtune_api.errors import Problem, SpecError
+from kvtune_api.hints import Hint
 
 TOKENS_MAX = 100_000_000
 SLICE_BLOCKS = 4096
@@ -17,14 +20,36 @@ BLOCKS_MAX = 65_536
 """Blocks of one request (8 M tokens): it is served in one go, so it bounds how long a lease check waits."""
 
 
-ReplayRequest = tuple[
-    Annotated[float, Field(ge=0)],
-    Annotated[int, Field(ge=0)],
-    Annotated[int, Field(ge=1, le=TOKENS_MAX)],
-    Annotated[int, Field(ge=0, le=TOKENS_MAX)],
-    Annotated[list[int], Field(max_length=BLOCKS_MAX)],
+class _MayBeLeftOut:
+    """Of the last place of a tuple: without it the value is None."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_default_schema(handler(source), default=None)
+
+
+class _OneLess:
+    """Of a tuple whose last place may be left out: says so in the JSON schema."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        found = handler(schema)
+        return {**found, "minItems": found["minItems"] - 1}
+
+
+ReplayRequest = Annotated[
+    tuple[
+        Annotated[float, Field(ge=0)],
+        Annotated[int, Field(ge=0)],
+        Annotated[int, Field(ge=1, le=TOKENS_MAX)],
+        Annotated[int, Field(ge=0, le=TOKENS_MAX)],
+        Annotated[list[int], Field(max_length=BLOCKS_MAX)],
+        Annotated[Hint | None, _MayBeLeftOut()],
+    ],
+    _OneLess(),
 ]
-"""Arrival (engine seconds), session root, prompt tokens, output tokens, block ids, head first."""
+"""Arrival (engine seconds), session root, prompt tokens, output tokens, block ids, head first; and, where the
+client gave one, its hint."""
 
 
 @frozen
@@ -38,7 +63,8 @@ class ReplayBatch:
     """No request before or at this engine second is still to come: counters up to it are final."""
 
     requests: list[ReplayRequest]
-    """[arrival seconds, session root, prompt tokens, output tokens, [block ids]] of each request."""
+    """[arrival seconds, session root, prompt tokens, output tokens, [block ids]] of each request, and a hint
+    such as {"sessionEnded": true} as sixth where there is one."""
 
 
 @frozen

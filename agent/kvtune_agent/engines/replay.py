@@ -247,11 +247,14 @@ class ReplayEngine:
 
     def _serve(self, requests: Sequence[ReplayRequest]) -> None:
         serve, observe, totals = self._model.serve, self._queue.observe, self._model.totals
-        for arrival, root, prompt_tokens, output_tokens, blocks in requests:
+        for arrival, root, prompt_tokens, output_tokens, blocks, hint in requests:
             if self._next_close is not None and arrival > self._next_close:
                 self._close_before(arrival)
             try:
-                served = serve(arrival, blocks, prompt_tokens, root, output_tokens=output_tokens)
+                returns = hint.returns_in_seconds if hint is not None else 0.0
+                served = serve(
+                    arrival, blocks, prompt_tokens, root, output_tokens=output_tokens, hint=returns
+                )
             except ValueError:
                 totals.errors += 1
             except Exception as error:

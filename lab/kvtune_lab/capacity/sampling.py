@@ -57,6 +57,7 @@ def sampled(requests: Requests, *, rate: float, salt: int) -> Sample:
         requests.times,
         requests.outputs,
         requests.kinds,
+        requests.hints,
     ]
     return Sample(requests=Requests(*parts), rate=rate, salt=salt)
 

@@ -63,7 +63,8 @@ class Loaded:
     """Requests in the order of arrival, their blocks numbered by first appearance."""
 
     requests: Requests
-    """Arrays: starts int64, blocks int32, tokens int32, times float64 from 0, outputs int32, kinds uint8."""
+    """Arrays: starts int64, blocks int32, tokens int32, times float64 from 0, outputs int32, kinds uint8,
+    hints float64."""
 
     block_tokens: int
     """Tokens of a full block; the most of a block where they differ (RAGPulse)."""
@@ -135,8 +136,13 @@ def as_lists(requests: Requests) -> Requests:
     return Requests(*(np.asarray(part).tolist() for part in requests))
 
 
-def as_requests(starts: Any, blocks: Any, tokens: Any, times: Any, outputs: Any, kinds: Any) -> Requests:
-    """Make `Requests` of the element types that compiled callers expect; arrays of these are not copied."""
+def as_requests(
+    starts: Any, blocks: Any, tokens: Any, times: Any, outputs: Any, kinds: Any, hints: Any = None
+) -> Requests:
+    """Make `Requests` of the element types that compiled callers expect; arrays of these are not copied.
+
+    Without hints none is known.
+    """
     return Requests(
         np.asarray(starts, np.int64),  # type: ignore[arg-type]  # an array serves as a sequence of ints
         np.asarray(blocks, np.int32),  # type: ignore[arg-type]  # the same
@@ -144,4 +150,5 @@ def as_requests(starts: Any, blocks: Any, tokens: Any, times: Any, outputs: Any,
         np.asarray(times, np.float64),  # type: ignore[arg-type]  # of floats
         np.asarray(outputs, np.int32),  # type: ignore[arg-type]  # of ints
         np.asarray(kinds, np.uint8),  # type: ignore[arg-type]  # of ints
+        np.zeros(len(times)) if hints is None else np.asarray(hints, np.float64),  # type: ignore[arg-type]  # of floats
     )

@@ -36,6 +36,8 @@ class Row:
     kind: str = ""
     session: Hashable | None = None
     turn: int = UNKNOWN
+    hint: float = 0.0
+    """What the client expects of its session, as `Requests.hints`; 0: not known."""
 
 
 class Packing:
@@ -50,7 +52,7 @@ class Packing:
         self._before = array("i")
         self._starts, self._blocks, self._tokens = array("q", [0]), array("i"), array("i")
         self._times, self._outputs, self._kinds = array("d"), array("i"), array("B")
-        self._sessions, self._turns = array("i"), array("i")
+        self._sessions, self._turns, self._hints = array("i"), array("i"), array("d")
         self._session_numbers: dict[Hashable, int] = {}
         self._kind_numbers: dict[str, int] = {}
 
@@ -68,6 +70,7 @@ class Packing:
         known = row.session is not None
         self._sessions.append(numbered(self._session_numbers, row.session) if known else UNKNOWN)
         self._turns.append(row.turn)
+        self._hints.append(row.hint)
 
     def add_all(self, rows: Iterable[tuple[int, Row]]) -> None:
         """Append requests with their lines; bad ones are skipped as far as they may be."""
@@ -93,6 +96,7 @@ class Packing:
                 times - times[0],
                 np.frombuffer(self._outputs, np.int32),
                 np.frombuffer(self._kinds, np.uint8),
+                np.frombuffer(self._hints, np.float64),
             ),
             block_tokens=block_tokens,
             format=format,

@@ -4,7 +4,8 @@ The first line is `{"format": "kvtune-recording/1", "blockTokens": 16}`, each fu
 `{"t": 12.5, "session": "a1", "blocks": [7, 8, 9], "prompt": 40, "output": 12, "kind": "chat"}`: arrival in
 seconds, never going back; prefix-chained ids of its blocks, whole numbers below 2^64, head first, the last
 possibly partial (then it may also be left out); tokens of prompt and answer. `session`, `output` and `kind`
-may be missing: not known.
+may be missing: not known. So may be `hint`, what the client told of its session, such as
+`{"sessionEnded": true}`, `{"toolRunning": true}` or `{"expectedReturnSeconds": 30}`.
 
 Errors: TraceError for what is read, ValueError for what is to be written.
 """
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from kvtune_api.codec import dump, parse
+from kvtune_api.errors import SpecError
+from kvtune_api.hints import Hint
 from kvtune_lab.readers.fields import block_ids, number_from_zero, partial_or_full, whole
 from kvtune_lab.readers.loaded import UNKNOWN, Format, Loaded
 from kvtune_lab.readers.packing import Packing, Row, tokens_of
@@ -33,6 +37,7 @@ class Recorded:
     output_tokens: int | None = None
     session: str | None = None
     kind: str | None = None
+    hint: Hint | None = None
 
 
 def write_recording(file: IO[str], requests: Iterable[Recorded], *, block_tokens: int) -> int:
@@ -85,6 +90,7 @@ def _line(request: Recorded) -> dict[str, object]:
         "prompt": request.prompt_tokens,
         "output": request.output_tokens,
         "kind": request.kind,
+        "hint": None if request.hint is None else dump(request.hint),
     }
     return {name: value for name, value in row.items() if value is not None}
 
@@ -100,7 +106,16 @@ def _row(source: Source, number: int, row: dict[str, Any], block_tokens: int) ->
         output_tokens=whole(source, number, row, "output", 0) if "output" in row else UNKNOWN,
         kind=_word(source, number, row, "kind") or "",
         session=_word(source, number, row, "session"),
+        hint=_hint(source, number, row).returns_in_seconds if "hint" in row else 0.0,
     )
+
+
+def _hint(source: Source, number: int, row: dict[str, Any]) -> Hint:
+    try:
+        return parse(Hint, row["hint"], root="hint")
+    except SpecError as error:
+        first = error.problems[0]
+        raise source.error(number, first.path, first.message) from error
 
 
 def _word(source: Source, number: int, row: dict[str, Any], name: str) -> str | None:

@@ -37,10 +37,13 @@ class Failing(ServingModel):
         *,
         kind: int = 0,
         output_tokens: int = -1,
+        hint: float = 0.0,
     ) -> Served:
         if self.settings.policy == "ARC" and 13 in blocks:
             raise ZeroDivisionError("no history")
-        return super().serve(arrival_s, blocks, prompt_tokens, root, kind=kind, output_tokens=output_tokens)
+        return super().serve(
+            arrival_s, blocks, prompt_tokens, root, kind=kind, output_tokens=output_tokens, hint=hint
+        )
 
 
 def new_engine(
@@ -158,6 +161,7 @@ async def test_what_raises_under_lru_is_a_bug_and_is_not_hidden() -> None:
             *,
             kind: int = 0,
             output_tokens: int = -1,
+            hint: float = 0.0,
         ) -> Served:
             raise ZeroDivisionError("broken")
 

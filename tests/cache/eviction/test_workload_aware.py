@@ -38,7 +38,7 @@ def cache_of(rules: WorkloadRules = NEUTRAL, blocks: int = 100) -> Cache:
 def ask(cache: Cache, blocks: Sequence[int], now: float, rules: Rules = ROOM, kind: int = 0) -> None:
     """Serve one request."""
     count = len(blocks)
-    serve(cache, rules, Requests([0, count], list(blocks), [16] * count, [now], [-1], [kind]), 0)
+    serve(cache, rules, Requests([0, count], list(blocks), [16] * count, [now], [-1], [kind], [0.0]), 0)
 
 
 def told(cache: Cache, slot: int, value: float) -> Cache:

@@ -100,4 +100,4 @@ def sessions(
         outputs.append(500 if style else 20)
         if returns(rng, number, style):
             waiting.append((now + rng.lognormvariate(3.0, 0.6), style, chain))
-    return Requests(starts, blocks, [1] * len(blocks), times, outputs, [0] * requests)
+    return Requests(starts, blocks, [1] * len(blocks), times, outputs, [0] * requests, [0.0] * requests)

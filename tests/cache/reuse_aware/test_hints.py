@@ -7,7 +7,6 @@ from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import LRU, REUSE_AWARE
 from kvtune_cache.requests import Requests, serve
 from kvtune_cache.rules import Rules
-from kvtune_cache.signals import HINT
 from tests.cache.reuse_aware.states import sessions
 from tests.cache.streams import distinct, packed
 
@@ -26,11 +25,8 @@ def ends(requests: Requests) -> list[bool]:
 
 def hit_blocks(requests: Requests, hints: list[float], policy: int = REUSE_AWARE) -> int:
     cache = plain_cache(distinct(requests), policy)
-    hits = 0
-    for r, hint in enumerate(hints):
-        cache.request[HINT] = hint
-        hits += serve(cache, Rules(policy, 500), requests, r)
-    return hits
+    hinted = requests._replace(hints=hints)
+    return sum(serve(cache, Rules(policy, 500), hinted, r) for r in range(len(hints)))
 
 
 def test_right_hints_help_and_wrong_ones_harm_within_bounds() -> None:
@@ -48,9 +44,8 @@ def test_right_hints_help_and_wrong_ones_harm_within_bounds() -> None:
 
 
 def test_the_blocks_of_a_session_that_is_over_go_first_but_not_what_others_share() -> None:
-    requests = packed([[0, 1, 2], [0, 3, 4], [0, 5, 6]])
+    requests = packed([[0, 1, 2], [0, 3, 4], [0, 5, 6]])._replace(hints=[0.0, ENDED, 0.0])
     cache = plain_cache(distinct(requests), REUSE_AWARE)
     for r in range(3):
-        cache.request[HINT] = ENDED if r == 1 else 0.0
         serve(cache, Rules(REUSE_AWARE, 5), requests, r)
     assert {x for x, place in enumerate(cache.table.where) if place > RESIDENT} == {0, 1, 2, 5, 6}

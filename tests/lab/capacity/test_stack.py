@@ -78,8 +78,8 @@ def test_blocks_that_are_not_chained_are_refused(rows: list[tuple[int, ...]], sa
 def test_a_trace_without_blocks_is_refused() -> None:
     nothing = array("i")
     with pytest.raises(ValueError, match="trace: holds no block"):
-        lru_curve(Requests(array("q", [0]), nothing, nothing, array("d"), nothing, nothing))
-    late = Requests([0, 1, 1], [0], [16], [0.0, 1.0], [1, 1], [0, 0])
+        lru_curve(Requests(array("q", [0]), nothing, nothing, array("d"), nothing, nothing, array("d")))
+    late = Requests([0, 1, 1], [0], [16], [0.0, 1.0], [1, 1], [0, 0], [0.0, 0.0])
     with pytest.raises(ValueError, match="trace: its last half holds no block"):
         lru_curve(late)
 

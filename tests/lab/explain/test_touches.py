@@ -25,7 +25,7 @@ def request_row(times: list[float], rows: list[list[int]], outputs: list[int]) -
     starts = array("q", np.concatenate(([0], np.cumsum([len(row) for row in rows]))).tolist())
     blocks = array("i", [x for row in rows for x in row])
     tokens = array("i", [16] * len(blocks))
-    return Requests(starts, blocks, tokens, times, outputs, [0] * len(rows))
+    return Requests(starts, blocks, tokens, times, outputs, [0] * len(rows), [0.0] * len(rows))
 
 
 def test_a_conversation_that_goes_on_is_told_from_one_that_branches_off() -> None:

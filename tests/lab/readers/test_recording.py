@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvtune_api.hints import Hint
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.load import load
 from kvtune_lab.readers.loaded import Format, as_lists
 from kvtune_lab.readers.recording import Recorded, write_recording
 
 HEAD = '{"format": "kvtune-recording/1", "blockTokens": 16}\n'
+HINTS = (
+    None,
+    Hint(session_ended=True),
+    Hint(tool_running=True),
+    Hint(tool_running=True, expected_return_seconds=2.5),
+)
 GOOD = '{"t": 1, "blocks": [7, 8], "prompt": 20}\n'
 
 
@@ -25,6 +32,7 @@ def recorded(time_s: float, length: int, session: int, answer: int | None) -> Re
         output_tokens=answer,
         session=f"s{session}",
         kind="chat" if session % 2 else None,
+        hint=HINTS[session],
     )
 
 
@@ -48,6 +56,7 @@ def test_a_recording_reads_as_it_was_written(
     assert sum(found.tokens) == sum(row.prompt_tokens for row in rows)
     assert found.outputs == [-1 if row.output_tokens is None else row.output_tokens for row in rows]
     assert [bool(kind) for kind in found.kinds] == [row.kind is not None for row in rows]
+    assert found.hints == [row.hint.returns_in_seconds if row.hint else 0.0 for row in rows]
     assert len(set(np.asarray(loaded.sessions).tolist())) == len({row.session for row in rows})
 
 
@@ -61,6 +70,16 @@ def test_a_recording_reads_as_it_was_written(
         (HEAD + GOOD + '{"t": 0.5, "blocks": [7], "prompt": 5}', ":3: t: 0.5 s is before 1 s"),
         (HEAD + GOOD + '{"t": 2, "blocks": [7, 8], "prompt": 5}', ":3: blocks: has 2 blocks where 5 tokens"),
         (HEAD + '{"t": 2, "blocks": [7], "prompt": 5, "session": 4}', ":2: session: 4 is not a text"),
+        (
+            HEAD + '{"t": 2, "blocks": [7], "prompt": 5, "hint": {"toolRunning": 1}}',
+            ":2: hint.toolRunning: 1: input should be a valid boolean",
+        ),
+        (
+            HEAD
+            + '{"t": 2, "blocks": [7], "prompt": 5, "hint": {"sessionEnded": true, "toolRunning": true}}',
+            ":2: hint: sessionEnded: true contradicts toolRunning",
+        ),
+        (HEAD + '{"t": 2, "blocks": [7], "prompt": 5, "hint": "soon"}', ":2: hint: must be an object"),
         (HEAD + '{"t": 2, "blocks": [7], "prompt": 5, "output": -1}', ":2: output: -1 is not a whole"),
     ],
 )
