@@ -4,7 +4,6 @@ All policies begin together and run for as long as nobody ends them; each test t
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 from kvtune_api.codec import dump
+from tests.cluster.audited import verbs, writes_of_spec
 from tests.cluster.farm import BETTER, Herd, farm, short
-from tests.cluster.operators import ACCOUNT
 from tests.cluster.shared import fresh_namespace
 from tests.cluster.world import Object, World, is_live, world
 from tests.fakes.samples import experiment
@@ -241,23 +240,6 @@ def started_at(*, start: str) -> Object:
     return spec
 
 
-def writes_of_spec(there: World) -> list[str]:
-    """The operator's writes to policies that are neither status nor a patch of finalizers or annotations."""
-    return [
-        f"{call['verb']} {call['requestURI']}"
-        for call in calls(there, "kvcachepolicies")
-        if call["verb"] in ("create", "update", "delete") and call["objectRef"].get("subresource") != "status"
-    ]
-
-
-def calls(there: World, resource: str) -> list[Object]:
-    """What this test's operator has asked of the API server."""
-    user = f"system:serviceaccount:{there.namespace}:{ACCOUNT}"
-    lines = there.access.audit_file.read_text().splitlines()
-    found = [json.loads(line) for line in lines if user in line and resource in line]
-    return [call for call in found if call.get("objectRef", {}).get("resource") == resource]
-
-
 def test_case_41_three_hundred_old_experiments_are_pruned_and_then_cost_nothing(there: World) -> None:
     there.until(lambda: there.policies.condition("old", "Accepted").get("status") == "True", "accepted")
     listed = {"kind": "List", "apiVersion": "v1", "items": olds(uid_of(there, "old"))}
@@ -293,12 +275,6 @@ def olds(uid: str) -> list[Object]:
         }
         for number in range(1, OLD + 1)
     ]
-
-
-def verbs(there: World) -> Counter[str]:
-    """The operator's calls about experiments of `old`, by verb."""
-    found = calls(there, "kvcacheexperiments")
-    return Counter(call["verb"] for call in found if "old" in call["requestURI"])
 
 
 def owned(there: World) -> int:

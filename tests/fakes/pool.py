@@ -24,7 +24,8 @@ from kvtune_operator.ports import Accepted, Clock, Discovered, Refused, Unreacha
 from kvtune_tuner.model import PoolSeen
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.responses import Surface, flat
-from tests.fakes.sim import Life, Noise, PoolSettings, SimAgent
+from tests.fakes.sim import Life, PoolSettings, SimAgent
+from tests.fakes.spans import Noise
 
 GEOMETRY = Geometry(block_tokens=128, block_bytes=16 * 2**20, device_blocks=4096)
 

@@ -13,6 +13,7 @@ from kvtune_api.knobs import CacheConfig, Knob
 from kvtune_api.wire import GRID_SECONDS, Counters, Fallback, Histogram, Load, Push, Role
 from kvtune_tuner.sli import Missing
 from tests.fakes.responses import Response, Surface
+from tests.fakes.spans import Noise, Span, Sums
 
 TTFT_BOUNDS = (
     0.001,
@@ -35,9 +36,6 @@ TTFT_BOUNDS = (
 )
 NOISE_SCALE = (120.0 / GRID_SECONDS) ** 0.5
 """Sd of a 5 s cell per sd of a 120 s window, for white noise."""
-
-_CHUNK = 1024
-_CLIP = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,53 +72,6 @@ class PoolSettings:
     ring_seconds: float = 1e10
     speed: float = 1.0
     version: str = "0.1.0"
-
-
-class Noise:
-    """Cumulative sums of standard normal cells: `sum(k)` adds the first k cells of one stream."""
-
-    def __init__(self, *seed: int) -> None:
-        self._seed = seed
-        self._sums = [0.0]
-
-    def __deepcopy__(self, memo: object) -> "Noise":
-        """The stream is fixed by its seed: copies may share what is known of it."""
-        return self
-
-    def sum(self, cells: int) -> float:
-        """The sum of the first `cells` cells."""
-        while cells >= len(self._sums):
-            rng = np.random.default_rng((*self._seed, len(self._sums)))
-            new = np.clip(rng.standard_normal(_CHUNK), -_CLIP, _CLIP)
-            self._sums += (self._sums[-1] + np.cumsum(new)).tolist()
-        return self._sums[cells]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """What has been counted until a cell."""
-
-    requests: float = 0.0
-    hits: float = 0.0
-    within: float = 0.0
-    passes: float = 0.0
-    bytes_down: float = 0.0
-    errors: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """One stretch of time with one configuration and traffic; `before` is what was counted until its cell."""
-
-    cell: int
-    response: Response
-    rate: float
-    errors_rate: float = 0.0
-    before: Sums = Sums()
-
-    def __deepcopy__(self, memo: object) -> "Span":
-        """Frozen, and so is all it holds."""
-        return self
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from tests.fakes.objects import FakeEvents, FakeObjects
 from tests.fakes.pool import FakeAgents, FakeMetrics, Pool
 from tests.fakes.responses import Surface
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import DEFAULT_SPEC, START, gaining
+from tests.tuner.specs import DEFAULT_SPEC, START, gaining
 
 NAME = "chat"
 

@@ -1,67 +1,22 @@
-"""A Prometheus that is down, slow, wrong, protected or lying: one clear message, one timeout, no secret in
-it."""
+"""A Prometheus that is down, slow, wrong or lying: one clear message, one timeout."""
 
 import asyncio
 import contextlib
 import datetime
 import json
-import logging
-import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvtune_api.codec import parse
 from kvtune_api.errors import Unavailable
-from kvtune_api.sources import PrometheusSource
-from kvtune_operator.adapters.credentials import Credentials, no_credentials
-from kvtune_operator.adapters.prometheus import PrometheusMetrics
 from kvtune_operator.clock import WallClock
-from kvtune_operator.ports import Unreachable
-from kvtune_operator.sources import resolved
 from kvtune_tuner.sli import Missing, MissingReason
-from tests.fakes.certificates import self_signed
-from tests.fakes.servers import answering, dripping, hearing, raw_server, stuck
+from tests.fakes.servers import answering, dripping, raw_server, stuck
+from tests.operator.prometheus_asked import EMPTY, SECRET, metrics_at, newest, trouble
 
-EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
-SECRET = "swordfish-7"
 PORT_NOBODY_LISTENS_ON = 1
-
-
-def metrics_at(
-    address: str,
-    *,
-    credentials: Callable[[], Awaitable[Credentials | None]] = no_credentials,
-    quotes: bool = True,
-    **source: Any,
-) -> PrometheusMetrics:
-    asked = parse(PrometheusSource, {"address": address, "timeout": "2s", **source})
-    clock = WallClock()
-    return PrometheusMetrics(
-        resolved(asked, PrometheusSource()),
-        lambda agent: agent,
-        "ai",
-        credentials,
-        clock.now,
-        monotonic=clock.monotonic,
-        quotes=quotes,
-    )
-
-
-async def newest(metrics: PrometheusMetrics) -> Any:
-    return (await metrics.newest({"chat-1": Unreachable(message="")}))["chat-1"]
-
-
-async def trouble(metrics: PrometheusMetrics) -> str:
-    with pytest.raises(Unavailable) as caught:
-        await newest(metrics)
-    message = str(caught.value)
-    assert "/api/v1/query" in message
-    assert "1 agents" in message
-    return message
 
 
 def matrix(values: list[Any], **labels: str) -> bytes:
@@ -233,72 +188,3 @@ async def test_another_clock_than_ours_is_named(seconds: int, how: str) -> None:
         message = await trouble(metrics_at(address))
 
     assert f"s {how} this machine's" in message
-
-
-async def credentials() -> Credentials | None:
-    return Credentials(headers={"Authorization": f"Bearer {SECRET}", "X-Key": SECRET})
-
-
-async def test_credentials_reach_prometheus_and_no_other_host() -> None:
-    here, there = list[dict[str, str]](), list[dict[str, str]]()
-
-    async def elsewhere(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        there.append(headers)
-        return 200, json.dumps(EMPTY).encode()
-
-    async def answer(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        here.append(headers)
-        assert body.startswith(b"query=")
-        return 200, json.dumps(EMPTY).encode()
-
-    async with hearing(answer) as address:
-        await newest(metrics_at(address, credentials=credentials))
-    async with (
-        hearing(elsewhere) as other,
-        answering(b"", status=307, extra=f"Location: {other}/\r\n") as moved,
-    ):
-        await trouble(metrics_at(moved, credentials=credentials))
-
-    assert (here[0]["authorization"], here[0]["x-key"]) == (f"Bearer {SECRET}", SECRET)
-    assert there == []
-
-
-async def test_tls_is_verified_and_a_secrets_authority_is_trusted(tmp_path: Path) -> None:
-    certificate, key = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
-    async def trusting() -> Credentials | None:
-        return Credentials(ca=certificate.read_text(), headers={"Authorization": f"Bearer {SECRET}"})
-
-    async def answer(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        return 200, json.dumps(EMPTY).encode()
-
-    async with hearing(answer, context=context) as address:
-        message = await trouble(metrics_at(address))
-        trusted = await newest(metrics_at(address, credentials=trusting))
-
-    assert "TLS: self" in message
-    assert isinstance(trusted, Missing), "an empty answer came through"
-
-
-async def test_credentials_are_neither_logged_nor_shown(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-
-    async with answering(b"no", status=401) as address:
-        message = await trouble(metrics_at(address, credentials=credentials))
-
-    assert SECRET not in message
-    assert SECRET not in caplog.text
-    assert SECRET not in repr(await credentials())
-
-
-async def test_credentials_that_cannot_be_read_are_told_and_nobody_is_asked() -> None:
-    async def none() -> Credentials | None:
-        raise Unavailable("spec.metrics.prometheus.secret: Secret ai/keys does not exist")
-
-    metrics = metrics_at("http://127.0.0.1:1", credentials=none)
-
-    with pytest.raises(Unavailable, match="Secret ai/keys does not exist"):
-        await newest(metrics)
-    assert metrics.asked == 0

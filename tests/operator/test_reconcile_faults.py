@@ -12,7 +12,8 @@ from kvtune_api.status import Truth
 from kvtune_api.units import Duration
 from kvtune_tuner.model import Verb
 from tests.operator.control import NAME, control
-from tests.tuner.loop import QUICK, START, gaining, key, spec
+from tests.tuner.loop import key
+from tests.tuner.specs import QUICK, START, gaining, spec
 
 RESTED = spec(settings=replace(QUICK, cooldown=Duration("10m")))
 

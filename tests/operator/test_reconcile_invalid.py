@@ -12,7 +12,7 @@ from kvtune_operator.ports import House, Invalid, Sources, Stored
 from kvtune_operator.reconcile import RunEnd
 from kvtune_tuner.model import Limits
 from tests.operator.control import NAME, Control, FragileObjects, control
-from tests.tuner.loop import QUICK, spec
+from tests.tuner.specs import QUICK, spec
 
 RESTED = replace(QUICK, cooldown=Duration("10m"))
 WRONG = SpecError(Problem("spec.knobs.cacheTTL.min", "'0s' must be greater than 0s"))

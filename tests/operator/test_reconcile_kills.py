@@ -13,7 +13,8 @@ from kvtune_operator.reconcile import RunEnd
 from kvtune_tuner.model import Verb
 from kvtune_tuner.replay import replay
 from tests.operator.control import NAME, Control, Killed, control
-from tests.tuner.loop import BETTER, QUICK, START, gaining, key, spec
+from tests.tuner.loop import key
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 RESTED = spec(settings=replace(QUICK, cooldown=Duration("10m")))
 

@@ -14,7 +14,8 @@ from kvtune_tuner.plan import plan
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.leaving import going, not_ready, rolled
 from tests.fakes.responses import Surface
-from tests.tuner.loop import QUICK, START, Loop, gaining, spec
+from tests.tuner.loop import Loop
+from tests.tuner.specs import QUICK, START, gaining, spec
 
 RESTED = replace(QUICK, cooldown=Duration("10m"), approval_timeout=Duration("10m"))
 """Settings with which a policy comes to rest within a test."""

@@ -10,7 +10,7 @@ from kvtune_api.metadata import Metadata
 from kvtune_api.status import Pair
 from kvtune_tuner.assign import coin
 from kvtune_tuner.ledger import decision, read, trimmed
-from tests.tuner.loop import BETTER, DEFAULT_SPEC, START
+from tests.tuner.specs import BETTER, DEFAULT_SPEC, START
 
 SEED = 12345
 REQUESTS = 600.0

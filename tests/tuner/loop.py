@@ -5,23 +5,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.ledger import Row
 from kvtune_api.metadata import Metadata
 from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.policy import (
-    Knobs,
     KVCachePolicy,
-    Mode,
     PolicySpec,
-    Strategy,
-    Targets,
-    TTFTTarget,
 )
-from kvtune_api.ranges import Bounds, DurationRange
 from kvtune_api.status import Condition, PolicyStatus
-from kvtune_api.units import Duration
 from kvtune_api.wire import Report, Role
 from kvtune_operator.ports import Accepted, Refused, Unreachable
 from kvtune_tuner.draft import moment
@@ -31,46 +23,12 @@ from kvtune_tuner.phases import RESTING
 from kvtune_tuner.plan import plan
 from kvtune_tuner.sli import Missing
 from tests.fakes.pool import Pool
-from tests.fakes.responses import Surface, flat, stepwise
+from tests.fakes.responses import Surface, flat
 from tests.fakes.sim import PoolSettings
-
-START = CacheConfig(cache_ttl=Duration("60s"))
-BETTER = CacheConfig(cache_ttl=Duration("240s"))
-"""What the ladder tries first from START with a largest step of 4."""
+from tests.tuner.specs import DEFAULT_SPEC, START, gaining
 
 BEGIN = 1893456000.0
 LEASE_SECONDS = 30.0
-
-QUICK = ExperimentSettings(
-    window=Bounds(min=Duration("60s"), max=Duration("60s")),
-    washout=Bounds(min=Duration("20s"), max=Duration("20s")),
-    cooldown=Duration("0s"),
-    no_data_timeout=Duration("5m"),
-)
-"""Short windows: an epoch is 80 s."""
-
-
-def spec(mode: Mode = Mode.AUTO, settings: ExperimentSettings = QUICK) -> PolicySpec:
-    """A policy with one knob whose first candidate is `BETTER`."""
-    return PolicySpec(
-        targets=Targets(ttft=TTFTTarget(quantile=0.7, limit=Duration("250ms"))),
-        knobs=Knobs(
-            cache_ttl=DurationRange(
-                min=Duration("30s"), max=Duration("600s"), start=Duration("60s"), largest_step=4
-            )
-        ),
-        strategy=Strategy.LADDER,
-        experiment=settings,
-        mode=mode,
-    )
-
-
-DEFAULT_SPEC = spec()
-
-
-def gaining(gain: float = 0.06, share_gain: float = 0.0) -> Surface:
-    """The first candidate is better than all else (worse when negative)."""
-    return stepwise(BETTER, gain=gain, share_gain=share_gain)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from kvtune_tuner.draft import moment
 from kvtune_tuner.model import Verb
 from tests.fakes.responses import flat
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import BEGIN, BETTER, QUICK, START, Loop, gaining, loop, spec
+from tests.tuner.loop import BEGIN, Loop, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 
 def _why(run: Loop) -> tuple[Reason, str]:

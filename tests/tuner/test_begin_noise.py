@@ -5,7 +5,8 @@ from dataclasses import replace
 from kvtune_api.names import Phase
 from kvtune_api.policy import Objective, Prices
 from tests.fakes.responses import flat
-from tests.tuner.loop import Loop, gaining, loop
+from tests.tuner.loop import Loop, loop
+from tests.tuner.specs import gaining
 
 
 def _rested(run: Loop) -> None:

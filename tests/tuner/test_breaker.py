@@ -11,7 +11,8 @@ from kvtune_api.units import Duration
 from kvtune_tuner.plan import plan
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.responses import Response, Surface
-from tests.tuner.loop import BETTER, QUICK, START, Loop, experimenting, gaining, loop, spec
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 CATASTROPHE: Surface = gaining(-0.25, -0.6)
 """The candidate serves 20 % of the requests in time instead of 80 %."""

@@ -13,7 +13,8 @@ from kvtune_api.status import Truth
 from kvtune_api.units import Duration
 from kvtune_api.wire import Role
 from tests.fakes.responses import flat
-from tests.tuner.loop import BETTER, START, Loop, experimenting, gaining, loop, spec
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import BETTER, START, gaining, spec
 
 TWO = Knobs(
     cache_ttl=DurationRange(min=Duration("30s"), max=Duration("600s"), start=Duration("60s"), largest_step=4),

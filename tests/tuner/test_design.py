@@ -13,7 +13,8 @@ from kvtune_tuner.design import most_pairs
 from kvtune_tuner.proposal import Candidate
 from tests.fakes.responses import flat
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import BETTER, QUICK, gaining, loop, spec
+from tests.tuner.loop import loop
+from tests.tuner.specs import BETTER, QUICK, gaining, spec
 
 WIDE = replace(
     QUICK,

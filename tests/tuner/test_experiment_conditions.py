@@ -11,7 +11,8 @@ from kvtune_api.names import ExperimentConditionType, Phase
 from kvtune_api.status import Truth
 from kvtune_tuner.experiment_conditions import experiment_conditions
 from kvtune_tuner.model import Verb
-from tests.tuner.loop import Loop, experimenting, gaining, loop
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import gaining
 
 RUNNING, DECIDED, EXPOSED = ExperimentConditionType
 

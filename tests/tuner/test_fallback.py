@@ -3,7 +3,8 @@
 from kvtune_api.names import ConditionType, Reason
 from kvtune_api.status import Truth
 from kvtune_api.wire import Fallback
-from tests.tuner.loop import gaining, loop
+from tests.tuner.loop import loop
+from tests.tuner.specs import gaining
 
 LOW = Fallback(reason="LowReuse", message="reuse rate 0.310 under 0.4 for 300 s", since=100.0)
 

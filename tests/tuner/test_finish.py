@@ -11,7 +11,8 @@ from kvtune_api.units import Duration
 from kvtune_tuner.draft import moment
 from kvtune_tuner.model import Verb
 from kvtune_tuner.plan import plan
-from tests.tuner.loop import BETTER, QUICK, START, Loop, experimenting, gaining, loop, spec
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 RESTED = spec(settings=replace(QUICK, cooldown=Duration("10m")))
 PHASES = [

@@ -12,7 +12,8 @@ from kvtune_tuner.model import Departure, Leaving, PoolSeen
 from kvtune_tuner.replay import replay
 from tests.fakes.leaving import going, not_ready, rolled
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import BETTER, QUICK, START, Loop, experimenting, gaining, loop, spec
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 RESTED = spec(settings=replace(QUICK, cooldown=Duration("10m")))
 LATE = 15

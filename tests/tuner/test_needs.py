@@ -8,7 +8,8 @@ from kvtune_api.names import Phase
 from kvtune_api.wire import Counters
 from kvtune_tuner.needs import exact, exposed_since, half, newest_moment, recent
 from kvtune_tuner.sli import Missing, MissingReason
-from tests.tuner.loop import BEGIN, experimenting, gaining, loop, spec
+from tests.tuner.loop import BEGIN, experimenting, loop
+from tests.tuner.specs import gaining, spec
 
 GONE = Missing(reason=MissingReason.UNREACHABLE, message="connection refused")
 

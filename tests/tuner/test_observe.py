@@ -14,7 +14,8 @@ from kvtune_api.units import Duration
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.responses import flat
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import START, gaining, loop, spec
+from tests.tuner.loop import loop
+from tests.tuner.specs import START, gaining, spec
 
 QUIET = PoolSettings(agents=4, seed=3, noise_sd=0.0005, share_sd=0.0005, common_sd=0.0005)
 

@@ -9,7 +9,8 @@ from kvtune_api.policy import Mode
 from kvtune_api.units import Duration
 from kvtune_tuner.model import Hold, Limits, Verb
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import BETTER, QUICK, START, experimenting, gaining, loop, spec
+from tests.tuner.loop import experimenting, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 FREEZE = Hold(reason=Reason.FROZEN, message="freeze window `weekend` until Mon 06:00")
 SWITCH = Hold(reason=Reason.STOPPED, message="stop is true in ConfigMap kvtune-operator")

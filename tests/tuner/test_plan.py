@@ -13,7 +13,8 @@ from kvtune_api.wire import Role
 from kvtune_tuner.model import Verb
 from kvtune_tuner.replay import replay
 from tests.fakes.responses import flat
-from tests.tuner.loop import BETTER, QUICK, START, experimenting, gaining, loop, spec
+from tests.tuner.loop import experimenting, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 
 def test_a_better_candidate_is_promoted_to_every_agent_the_holdback_too() -> None:

@@ -20,7 +20,8 @@ from kvtune_tuner.assign import coin
 from kvtune_tuner.model import Plan, Verb
 from kvtune_tuner.plan import plan
 from kvtune_tuner.replay import replay
-from tests.tuner.loop import BETTER, LEASE_SECONDS, QUICK, START, Loop, gaining, key, loop, spec
+from tests.tuner.loop import LEASE_SECONDS, Loop, key, loop
+from tests.tuner.specs import BETTER, QUICK, START, gaining, spec
 
 PHASES = [
     Phase.RUN_IN,

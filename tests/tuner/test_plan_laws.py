@@ -25,7 +25,8 @@ from kvtune_tuner.phases import EXPOSED, RESTING
 from kvtune_tuner.plan import plan
 from kvtune_tuner.replay import replay
 from tests.tuner.faults import HAPPENINGS, RESTED, Happening, heal
-from tests.tuner.loop import LEASE_SECONDS, Loop, gaining, key, loop, spec
+from tests.tuner.loop import LEASE_SECONDS, Loop, key, loop
+from tests.tuner.specs import gaining, spec
 
 BEGINNINGS = (
     Phase.IDLE,

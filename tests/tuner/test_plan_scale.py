@@ -14,7 +14,8 @@ from kvtune_api.units import Duration
 from kvtune_tuner.model import PoolSeen, Seen
 from kvtune_tuner.plan import plan
 from tests.fakes.leaving import going
-from tests.tuner.loop import QUICK, Loop, gaining, loop, spec
+from tests.tuner.loop import Loop, loop
+from tests.tuner.specs import QUICK, gaining, spec
 
 FEW, MANY = 40, 160
 PHASES = [Phase.IDLE, Phase.MEASURING, Phase.PROMOTING, Phase.WATCHING]

@@ -8,7 +8,8 @@ from kvtune_api.names import ConditionType, Phase, Reason
 from kvtune_api.status import Truth
 from kvtune_tuner.model import PoolSeen
 from tests.fakes.leaving import going, not_ready, rolled
-from tests.tuner.loop import Loop, gaining, loop
+from tests.tuner.loop import Loop, loop
+from tests.tuner.specs import gaining
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from kvtune_api.names import Phase
 from kvtune_api.wire import Role
 from kvtune_tuner.promote import promoted_agents
 from kvtune_tuner.replay import replay
-from tests.tuner.loop import BETTER, START, Loop, experimenting, gaining, loop
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import BETTER, START, gaining
 
 
 def test_the_ramp_takes_the_arms_first_and_then_twice_as_many() -> None:

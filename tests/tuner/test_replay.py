@@ -13,7 +13,8 @@ from kvtune_api.units import Duration
 from kvtune_tuner.ledger import trimmed
 from kvtune_tuner.replay import replay
 from tests.tuner.ledgers import experiment, with_block
-from tests.tuner.loop import gaining, loop
+from tests.tuner.loop import loop
+from tests.tuner.specs import gaining
 
 
 def _finished(gain: float = 0.06) -> KVCacheExperiment:

@@ -10,7 +10,8 @@ from kvtune_api.names import Phase, Reason
 from kvtune_api.wire import Counters, Role
 from kvtune_tuner.sli import Missing
 from tests.fakes.pool import Pool
-from tests.tuner.loop import START, Loop, experimenting, gaining, loop
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import START, gaining
 
 
 class AheadPool(Pool):

@@ -5,7 +5,8 @@ import pytest
 from kvtune_api.names import Phase
 from kvtune_tuner.sli import Missing, MissingReason
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import Loop, experimenting, gaining, loop
+from tests.tuner.loop import Loop, experimenting, loop
+from tests.tuner.specs import gaining
 
 
 def _first_test_rows(run: Loop) -> None:

@@ -10,7 +10,8 @@ from kvtune_api.status import Met, Shown, Sli
 from kvtune_api.units import Duration
 from kvtune_tuner.shown import shown
 from tests.fakes.sim import PoolSettings
-from tests.tuner.loop import QUICK, Loop, gaining, loop, spec
+from tests.tuner.loop import Loop, loop
+from tests.tuner.specs import QUICK, gaining, spec
 
 ASKED = Targets(ttft=TTFTTarget(quantile=0.9, limit=Duration("250ms")), hit_rate=HitRateTarget(min=0.78))
 BOTH = replace(spec(), targets=ASKED)

@@ -13,7 +13,8 @@ from kvtune_api.wire import Role
 from kvtune_tuner.model import Stalls
 from kvtune_tuner.replay import replay
 from kvtune_tuner.sli import Missing, MissingReason
-from tests.tuner.loop import QUICK, Loop, gaining, loop, spec
+from tests.tuner.loop import Loop, loop
+from tests.tuner.specs import QUICK, gaining, spec
 
 Profiles = Callable[[str, float, float], Stalls | Missing]
 RESTED = replace(QUICK, cooldown=Duration("10m"), margins=Margins(stall=0.02))
