@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvtune_cli.lab_options import JsonTarget, bytes_of_a_token, capacities, chosen, listed, policy_of, wrong
+from kvtune_cli.lab_outputs import Outputs, ParquetTarget, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
-from kvtune_cli.output import STDOUT, put_json, writing
+from kvtune_cli.output import STDOUT, put_json
 from kvtune_lab.setups import Policy
 
 if TYPE_CHECKING:
@@ -27,18 +27,6 @@ DEFAULT_PREFILL = 8_000.0
 SampleShare = Annotated[
     float | None, typer.Option("--sample", help="Share of the blocks to sample; default: by size.")
 ]
-PlotsFolder = Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")]
-PlotFormat = Annotated[str, typer.Option("--plot-format", help="png or svg.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """What is written at the end, beside the tables."""
-
-    json: Path | None
-    parquet: Path | None
-    plots: Path | None
-    plot_format: str
 
 
 def capacity(
@@ -73,7 +61,7 @@ def capacity(
     skip_bad: SkipBad = 0,
     session_starts: SessionStarts = None,
     json: JsonTarget = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this file.")] = None,
+    parquet: ParquetTarget = None,
     plots: PlotsFolder = None,
     plot_format: PlotFormat = "png",
 ) -> None:
@@ -86,7 +74,7 @@ def capacity(
     from kvtune_lab.capacity.splits import Layout
 
     outputs = Outputs(json, parquet, plots, plot_format)
-    check_outputs(outputs)
+    outputs.check()
     if not 0 < prefill < float("inf"):
         wrong("--prefill", f"{prefill:g} is not a number of tokens greater than 0")
     spend = chosen("--budget", budget, parse_budget)
@@ -120,16 +108,6 @@ def sampling_of(rate: float) -> "Sampling":
         return Sampling(rate=rate)
     except ValueError as error:
         wrong("--sample", error)
-
-
-def check_outputs(outputs: Outputs) -> None:
-    """Find out before the work whether its results can be written."""
-    if outputs.plot_format not in ("png", "svg"):
-        wrong("--plot-format", f"{outputs.plot_format!r} is not one of png, svg")
-    for target in (outputs.json, outputs.parquet):
-        if target is not None and target != STDOUT:
-            with writing(target):
-                target.open("ab").close()
 
 
 def _measured(
@@ -168,13 +146,8 @@ def _put(trace: Trace, found: "Plan", outputs: Outputs) -> None:
         )
     if outputs.json != STDOUT:
         print_plan(found)
-    if outputs.parquet is not None:
-        from kvtune_lab.capacity.parquet import write_rows
-
-        with writing(outputs.parquet):
-            write_rows(flat_rows(found), outputs.parquet)
+    outputs.put_rows(flat_rows(found))
     if outputs.plots is not None:
-        from kvtune_lab.capacity.plots import write_plots
+        from kvtune_lab.capacity.plots import figures
 
-        with writing(outputs.plots):
-            write_plots(found, outputs.plots, outputs.plot_format)
+        outputs.draw("capacity", figures(found))

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvtune_api.errors import Unavailable
-from kvtune_cli.capacity import (
-    Outputs,
-    PlotFormat,
-    PlotsFolder,
-    SampleShare,
-    check_outputs,
-    progress_bar,
-    sampling_of,
-)
+from kvtune_cli.capacity import SampleShare, progress_bar, sampling_of
 from kvtune_cli.lab_options import JsonTarget, capacities, listed, wrong
+from kvtune_cli.lab_outputs import Outputs, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
-from kvtune_cli.output import STDOUT, put_json, writing
+from kvtune_cli.output import STDOUT, put_json
 
 if TYPE_CHECKING:
     from kvtune_lab.capacity.curves import Sampling
@@ -60,7 +53,7 @@ def explain(
     Example: kvtune explain trace.jsonl.gz --plots plots
     """
     outputs = Outputs(json, None, plots, plot_format)
-    check_outputs(outputs)
+    outputs.check()
     choices = _Choices(
         listed("--capacities", sizes, str),
         listed("--hint-accuracies", accuracies, _accuracy),
@@ -157,7 +150,6 @@ def _put(trace: Trace, explained: "Explained", learned: "Learned", outputs: Outp
 
 def _plot(explained: "Explained | None", learned: "Learned", outputs: Outputs) -> None:
     if outputs.plots is not None:
-        from kvtune_lab.explain.plots import write_plots
+        from kvtune_lab.explain.plots import figures
 
-        with writing(outputs.plots):
-            write_plots(explained, learned, outputs.plots, outputs.plot_format)
+        outputs.draw("explain", figures(explained, learned))

@@ -23,9 +23,9 @@ from kvtune_cli.lab_options import (
     ttl_of,
     wrong,
 )
+from kvtune_cli.lab_outputs import Outputs, ParquetTarget, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
-from kvtune_cli.output import tell, writing
-from kvtune_cli.sweep_outputs import SweepOutputs
+from kvtune_cli.output import STDOUT, put_json, tell, writing
 from kvtune_lab.setups import Grid, Order, Policy, Setup
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def sweep(
         Path | None, typer.Option("--out", help="Keep finished rows here, and go on with those there.")
     ] = None,
     json: JsonTarget = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this file.")] = None,
-    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
-    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+    parquet: ParquetTarget = None,
+    plots: PlotsFolder = None,
+    plot_format: PlotFormat = "png",
 ) -> None:
     """Replay a trace through every combination of the choices, and compare them.
 
@@ -89,7 +89,7 @@ def sweep(
     Interrupted, the same command with the same --out goes on where it was.
     """
     where = _Where(_cores(jobs), dask)
-    outputs = SweepOutputs(trace, json, parquet, plots, plot_format)
+    outputs = Outputs(json, parquet, plots, plot_format)
     grid = Grid(
         policies=list(Policy) if policies == ALL else listed("--policies", policies, policy_of),
         capacities_blocks=(),
@@ -104,7 +104,7 @@ def sweep(
     read = read_trace(trace, skip_bad=skip_bad, session_starts=session_starts)
     blocks = sorted(capacities("--capacities", sizes, read, token_bytes))
     done, left = _run(read, replace(grid, capacities_blocks=blocks).setups(), where, out)
-    outputs.put(done, block_tokens=read.block_tokens, bytes_per_token=token_bytes)
+    _put(read, done, outputs, token_bytes)
     if left:
         _tell_left(len(done), left, out)
         raise typer.Exit(ExitCode.INTERRUPTED)
@@ -161,6 +161,31 @@ def _progress(total: int, completed: int) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("sweep", total=total, completed=completed)
         yield lambda: progress.advance(task)
+
+
+def _put(trace: Trace, rows: list["Simulation"], outputs: Outputs, bytes_per_token: int | None) -> None:
+    """Print and write what is finished."""
+    from kvtune_cli.sweep_text import print_sweep
+    from kvtune_lab.simulation import row as flat
+
+    block_tokens = trace.block_tokens
+    data = [flat(row, bytes_per_token=bytes_per_token, block_tokens=block_tokens) for row in rows]
+    if outputs.json is not None:
+        put_json(outputs.json, {"trace": str(trace.path), "block_tokens": block_tokens, "rows": data})
+    if not rows:
+        return
+    if outputs.json != STDOUT:
+        print_sweep(rows, data)
+    if outputs.parquet is not None:
+        from kvtune_lab.sweep.parquet import write_parquet
+
+        with writing(outputs.parquet):
+            write_parquet(data, outputs.parquet)
+    if outputs.plots is not None:
+        from kvtune_lab.sweep.plots import figures
+
+        found = figures(rows, bytes_per_block=bytes_per_token and bytes_per_token * block_tokens)
+        outputs.draw("sweep", found, none="none, because every choice has one value")
 
 
 def _tell_left(done: int, left: int, out: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,16 +16,15 @@ from kvtune_cli.lab_options import (
     chosen,
     wrong,
 )
+from kvtune_cli.lab_outputs import Outputs, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, telling_bad_traces
-from kvtune_cli.output import STDOUT, put_json, tell, writing
+from kvtune_cli.output import STDOUT, put_json, tell
 from kvtune_lab.sizes import SizeError, parse_size, size_in_blocks
 
 if TYPE_CHECKING:
     from kvtune_lab.readers.loaded import Arrivals, ClientRates, Loaded
     from kvtune_lab.readers.source import Progress
     from kvtune_lab.stats.report import Options
-
-PLOT_FORMATS = ("png", "svg")
 
 
 def trace() -> typer.Typer:
@@ -44,16 +42,6 @@ def _group() -> None:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class _Outputs:
-    """Where the statistics go, beside the tables."""
-
-    json: Path | None
-    parquet: Path | None
-    plots: Path | None
-    plot_format: str
-
-
 def stats(
     trace: Annotated[Path, typer.Argument(help="A trace of any format that is read, also .gz or .zst.")],
     ttl: Annotated[str, typer.Option("--ttl", help="Residency is held against this TTL.")] = "5m",
@@ -69,8 +57,8 @@ def stats(
     parquet: Annotated[
         Path | None, typer.Option("--parquet", help="Write a row for each class to this file.")
     ] = None,
-    plots: Annotated[Path | None, typer.Option("--plots", help="Draw plots into this folder.")] = None,
-    plot_format: Annotated[str, typer.Option("--plot-format", help="png or svg.")] = "png",
+    plots: PlotsFolder = None,
+    plot_format: PlotFormat = "png",
 ) -> None:
     """Tell what a trace says: reuse and its intervals by class, users, working sets, spikes, waste.
 
@@ -78,9 +66,8 @@ def stats(
     """
     from kvtune_lab.readers.loaded import Loaded
 
-    if plot_format not in PLOT_FORMATS:
-        wrong("--plot-format", f"{plot_format!r} is not one of {', '.join(PLOT_FORMATS)}")
-    outputs = _Outputs(json, parquet, plots, plot_format)
+    outputs = Outputs(json, parquet, plots, plot_format)
+    outputs.check()
     seconds = [_seconds("--ttl", ttl), _seconds("--window", window)]
     size = bytes_of_a_token(bytes_per_token, model_shape)
     read = _read(trace, skip_bad=skip_bad, session_starts=session_starts)
@@ -131,7 +118,7 @@ def _tell_notes(read: "Loaded | Arrivals | ClientRates") -> None:
         tell(f"note: {read.skipped} bad rows are left out")
 
 
-def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: _Outputs) -> None:
+def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: Outputs) -> None:
     from kvtune_lab.stats.records import class_rows
     from kvtune_lab.stats.report import TraceStats
 
@@ -150,7 +137,7 @@ def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: _Outp
     _put(path, report, class_rows(report), figures, outputs)
 
 
-def _put_arrivals(path: Path, arrivals: "Arrivals | ClientRates", outputs: _Outputs) -> None:
+def _put_arrivals(path: Path, arrivals: "Arrivals | ClientRates", outputs: Outputs) -> None:
     from kvtune_lab.stats.records import arrival_row
     from kvtune_lab.stats.report import arrival_report
 
@@ -167,23 +154,15 @@ def _put_arrivals(path: Path, arrivals: "Arrivals | ClientRates", outputs: _Outp
     _put(path, report, [arrival_row(report)], figures, outputs)
 
 
-def _put(path: Path, report: Any, rows: list[dict[str, Any]], figures: Any, outputs: _Outputs) -> None:
+def _put(path: Path, report: Any, rows: list[dict[str, Any]], figures: Any, outputs: Outputs) -> None:
     """Write what was asked for beside the tables."""
     if outputs.json is not None:
         from kvtune_lab.stats.records import document
 
         put_json(outputs.json, {"trace": str(path), **document(report)})
-    if outputs.parquet is not None:
-        from kvtune_lab.capacity.parquet import write_rows
-
-        with writing(outputs.parquet):
-            write_rows(rows, outputs.parquet)
+    outputs.put_rows(rows)
     if outputs.plots is not None:
-        from kvtune_lab.stats.plots import write_figures
-
-        with writing(outputs.plots):
-            written = write_figures(figures, outputs.plots, outputs.plot_format)
-        tell(f"plots: {', '.join(map(str, written))}")
+        outputs.draw("trace", figures)
 
 
 def _seconds(option: str, text: str) -> float:

@@ -4,7 +4,6 @@ Called by `kvtune capacity --plots DIR`. Figures need no display.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,30 +15,12 @@ from kvtune_lab.capacity.advice import money
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan
 from kvtune_lab.capacity.splits import Split
+from kvtune_lab.looks import look_of
 from kvtune_lab.setups import Policy
 from kvtune_lab.sizes import in_bytes
 
 COLORS: Final = {"device": "#4c78a8", "host": "#f58518", "disk": "#9d9d9d", "miss": "#eeeeee"}
-MARKERS: Final = "osD^vP*Xh"
 MOST_BARS: Final = 14
-
-
-def color_of(policy: Policy) -> str:
-    """The same color on every plot."""
-    if policy is Policy.LRU:
-        return "black"
-    return "#777777" if policy is Policy.OPT else f"C{list(Policy).index(policy) % 10}"
-
-
-def write_plots(plan: Plan, folder: Path, suffix: str) -> list[Path]:
-    """Write all plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures(plan):
-        path = folder / f"capacity-{name}.{suffix}"
-        figure.savefig(path, dpi=144)
-        written.append(path)
-    return written
 
 
 def figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
@@ -56,38 +37,34 @@ def _curves(plan: Plan) -> Figure:
     exact = exact[exact >= first]
     ax.plot(exact, 100 * plan.curves.lru.tokens_last_half[exact], color="black", label="LRU, exact")
     others = [curve for curve in plan.curves.policies if curve.policy is not Policy.LRU]
-    for number, curve in enumerate(others):
-        opt = curve.policy is Policy.OPT
+    for curve in others:
         ax.errorbar(
             plan.curves.capacities,
             [100 * rate for rate in curve.rates],
             yerr=[100 * error for error in curve.errors] if any(curve.errors) else None,
             label=curve.policy.value,
-            color=color_of(curve.policy),
-            linestyle="--" if opt else "-",
-            marker="" if opt else MARKERS[number % len(MARKERS)],
-            markersize=4,
-            linewidth=1.2,
             capsize=2,
+            **look_of(curve.policy),
         )
     ax.axhline(100 * plan.ceiling, color="black", linewidth=0.8, linestyle=":", label="all that comes back")
     ax.axvline(plan.layout.device_blocks, color=COLORS["device"], linewidth=1, label="the device")
     if plan.knee_blocks:
-        ax.axvline(plan.knee_blocks, color="#b279a2", linewidth=1, linestyle="-.", label="knee of LRU")
+        ax.axvline(plan.knee_blocks, color="#bcbd22", linewidth=1.5, linestyle="-.", label="knee of LRU")
     if plan.no_policy_from is not None:
-        ax.axvspan(
-            plan.no_policy_from,
-            plan.curves.capacities[-1],
-            color="#54a24b",
-            alpha=0.12,
-            label="no policy matters",
-        )
+        label = "no policy matters"
+        ax.axvspan(plan.no_policy_from, _beyond(plan), color="#54a24b", alpha=0.2, label=label)
     _capacity_axis(ax, plan)
+    ax.set_xlim(first / 1.2, _beyond(plan))
     ax.set_ylabel("hit rate, % of prompt tokens, last half")
     ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     return figure
+
+
+def _beyond(plan: Plan) -> float:
+    """A capacity to the right of all that were measured."""
+    return 1.2 * max(plan.curves.capacities[-1], plan.layout.device_blocks)
 
 
 def _cost(plan: Plan) -> Figure:
@@ -98,15 +75,15 @@ def _cost(plan: Plan) -> Figure:
             [split.monthly_cost for split in front],
             [100 * split.prefill_saved for split in front],
             where="post",
-            color=color_of(policy),
             label=policy.value,
-            linewidth=1.2,
+            **look_of(policy) | {"marker": "", "linewidth": 2.0 if policy is plan.best.policy else 1.0},
         )
     ax.plot(
         plan.best.monthly_cost,
         100 * plan.best.prefill_saved,
         "*",
-        color="#e45756",
+        color="#ffd92f",
+        markeredgecolor="black",
         markersize=15,
         label="recommended",
     )
@@ -133,6 +110,7 @@ def _tiers(plan: Plan) -> Figure:
         ax.barh(places, hits, left=below, color=COLORS[tier], label=tier)
         below += hits
     ax.axvline(100 * plan.ceiling, color="black", linewidth=0.8, linestyle=":", label="all that comes back")
+    ax.set_xlim(0, 105 * plan.ceiling if plan.ceiling > 0 else 1)
     ax.set_yticks(places, [_named(plan, split) for split in shown], fontsize="small")
     ax.invert_yaxis()
     ax.set_xlabel("hit rate, % of prompt tokens, last half")
@@ -154,6 +132,8 @@ def _thinned(front: Sequence[Split], best: Split) -> list[Split]:
 
 
 def _named(plan: Plan, split: Split) -> str:
+    if not (split.host_blocks or split.disk_blocks):
+        return "the device alone"
     host, disk = (
         in_bytes(blocks * plan.layout.bytes_per_block) if blocks else "-"
         for blocks in (split.host_blocks, split.disk_blocks)

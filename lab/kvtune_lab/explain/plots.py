@@ -5,7 +5,6 @@ Called by `kvtune explain --plots DIR`. Figures need no display.
 
 from collections.abc import Iterator
 from math import isfinite
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,19 +18,6 @@ from kvtune_lab.setups import Policy
 
 LEAST_EVENTS: Final = 1.0
 """Bins with fewer events of all classes together are not drawn: what is fitted there is the prior."""
-
-
-def write_plots(
-    explained: Explained | None, learned: Learned | None, folder: Path, suffix: str
-) -> list[Path]:
-    """Write all plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures(explained, learned):
-        path = folder / f"explain-{name}.{suffix}"
-        figure.savefig(path, dpi=144)
-        written.append(path)
-    return written
 
 
 def figures(explained: Explained | None, learned: Learned | None) -> Iterator[tuple[str, Figure]]:

@@ -5,7 +5,6 @@ Called by `kvtune trace stats --plots DIR`. Figures are made without a display.
 
 from collections.abc import Iterator
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,17 +50,6 @@ def arrival_figures(arrivals: Arrivals | ClientRates) -> Iterator[tuple[str, Fig
     counts = np.bincount((arrivals.times // step).astype(np.int64), arrivals.rates * step)
     yield "arrivals", _arrivals(counts.astype(np.float64), step)
     yield "users", _skew(reuse_by_user(arrivals.clients, arrivals.rates), "clients", "requests")
-
-
-def write_figures(figures: Iterator[tuple[str, Figure]], folder: Path, suffix: str) -> list[Path]:
-    """Write plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures:
-        path = folder / f"trace-{name}.{suffix}"
-        figure.savefig(path, dpi=144)
-        written.append(path)
-    return written
 
 
 def _intervals(stats: TraceStats) -> Figure | None:

@@ -17,7 +17,7 @@ def origin_of(requests: Requests) -> Origin:
 
 def _requests_digest(requests: Requests) -> str:
     digest = hashlib.sha256()
-    for part, kind in zip(requests, ("<i8", "<i4", "<i4", "<f8", "<i4", "<i4"), strict=True):
+    for part, kind in zip(requests, ("<i8", "<i4", "<i4", "<f8", "<i4", "<i4", "<f8"), strict=True):
         digest.update(np.ascontiguousarray(part, kind).data)
     return digest.hexdigest()[:16]
 

@@ -3,31 +3,19 @@
 Called by `kvtune sweep --plots DIR`. Figures are made without a display; whoever writes them closes nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from kvtune_lab.looks import look_of
 from kvtune_lab.setups import Policy, Setup, ttl_text, variant_text
 from kvtune_lab.simulation import Simulation
 from kvtune_lab.sizes import in_bytes
-
-_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22")
-_MARKERS = "osD^vP*Xh"
-_LOOKS: Mapping[Policy, dict[str, Any]] = MappingProxyType(
-    {
-        policy: {"color": _COLORS[number % len(_COLORS)], "marker": _MARKERS[number % len(_MARKERS)]}
-        for number, policy in enumerate(policy for policy in Policy if policy is not Policy.OPT)
-    }
-    | {Policy.OPT: {"color": "#444444", "linestyle": "--"}}
-)
-"""A policy looks the same on every plot."""
 
 _MOST_PANELS = 12
 _PANELS_A_ROW = 3
@@ -57,19 +45,6 @@ def figures(rows: Sequence[Simulation], *, bytes_per_block: int | None) -> Itera
     ):
         if len({choice.value(row.setup) for row in rows if row.setup.policy is not Policy.OPT}) > 1:
             yield choice.name, _against(rows, choice)
-
-
-def write_figures(
-    rows: Sequence[Simulation], folder: Path, suffix: str, *, bytes_per_block: int | None
-) -> list[Path]:
-    """Write all plots as `suffix` (png or svg) into a folder, made where it is not there; raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, figure in figures(rows, bytes_per_block=bytes_per_block):
-        path = folder / f"sweep-{name}.{suffix}"
-        figure.savefig(path, dpi=144)
-        written.append(path)
-    return written
 
 
 def _hit_rates(rows: Sequence[Simulation], bytes_per_block: int | None) -> Figure:
@@ -125,10 +100,10 @@ def _against(rows: Sequence[Simulation], choice: _Choice) -> Figure:
     for ax, capacity in zip(axes, capacities, strict=True):
         for policy, members in _by_policy(panels[capacity]).items():
             if policy is Policy.OPT:
-                ax.axhline(members[0].token_hit_rate_last_half, label=policy.value, **_LOOKS[policy])
+                ax.axhline(members[0].token_hit_rate_last_half, label=policy.value, **look_of(policy))
                 continue
             best = [_best(members, choice, value) for value in values]
-            ax.plot(range(len(values)), best, label=policy.value, **_LOOKS[policy])
+            ax.plot(range(len(values)), best, label=policy.value, **look_of(policy))
         labels = [ttl_text(v) if choice.name == "ttl" else "none" if v is None else f"{v:g}" for v in values]
         ax.set_xticks(range(len(values)), labels)
         ax.set_xlabel(choice.label)
@@ -168,7 +143,7 @@ def _lines(ax: Axes, rows: Sequence[Simulation], value: Callable[[Simulation], f
     """One line for each policy, against capacity."""
     for policy, members in _by_policy(rows).items():
         points = sorted((row.setup.capacity_blocks, value(row)) for row in members)
-        ax.plot(*zip(*points, strict=True), label=policy.value, **_LOOKS[policy])
+        ax.plot(*zip(*points, strict=True), label=policy.value, **look_of(policy))
 
 
 def _panels(title: str, count: int, a_row: int = _PANELS_A_ROW) -> tuple[Figure, list[Axes]]:

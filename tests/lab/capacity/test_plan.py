@@ -11,10 +11,11 @@ from kvtune_lab.capacity.curves import Curves, PolicyCurve, Sampling, policy_cur
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.parquet import write_rows
 from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point, plan, points_gained
-from kvtune_lab.capacity.plots import write_plots
+from kvtune_lab.capacity.plots import figures
 from kvtune_lab.capacity.prices import DEFAULT_PRICES, DEFAULT_SPEEDS, GIB, Budget, Money, Room, Terms
 from kvtune_lab.capacity.records import document, flat_rows
 from kvtune_lab.capacity.splits import Layout, rate_at, sizes_below, splits
+from kvtune_lab.looks import write_figures
 from kvtune_lab.setups import Policy
 from tests.lab.capacity.traces import skewed
 
@@ -168,7 +169,8 @@ def test_records_hold_every_point_and_every_split(curves: Curves, tmp_path: Path
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_plots_are_written(curves: Curves, tmp_path: Path, suffix: str) -> None:
-    written = write_plots(planned(curves, Money(100)), tmp_path / "new", suffix)
+    found = figures(planned(curves, Money(100)))
+    written = write_figures(found, tmp_path / "new", command="capacity", suffix=suffix)
     assert [path.name for path in written] == [
         f"capacity-{name}.{suffix}" for name in ("curves", "cost", "tiers")
     ]

@@ -14,8 +14,9 @@ from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.curves import Sampling
 from kvtune_lab.explain.explain import OURS, Explained, distances, explain
 from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned, learn, learned_by
-from kvtune_lab.explain.plots import figures, write_plots
+from kvtune_lab.explain.plots import figures
 from kvtune_lab.explain.records import document, learned_document
+from kvtune_lab.looks import write_figures
 from kvtune_lab.readers.loaded import as_lists
 from kvtune_lab.setups import Policy
 from tests.lab.capacity.traces import skewed
@@ -122,7 +123,8 @@ def test_records_hold_one_number_for_each_capacity(explained: Explained, learned
 
 
 def test_plots_are_written(explained: Explained, learned: Learned, tmp_path: Path) -> None:
-    written = write_plots(explained, learned, tmp_path / "new", "png")
+    found = figures(explained, learned)
+    written = write_figures(found, tmp_path / "new", command="explain", suffix="png")
     names = ["explain-knowable.png", "explain-hints.png", "explain-hazard.png"]
     assert [path.name for path in written] == names
     assert all(path.stat().st_size > 5_000 for path in written)

@@ -1,0 +1,49 @@
+"""How policies look on every plot of the laboratory, and how plots are written.
+
+Called by the plots of capacity, explain, sweep and stats. Figures need no display.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from kvtune_lab.setups import Policy
+
+_COLORS: Mapping[Policy, str] = MappingProxyType(
+    {
+        Policy.LRU: "black",
+        Policy.FIFO: "#ff7f0e",
+        Policy.S3FIFO: "#2ca02c",
+        Policy.SIEVE: "#8c564b",
+        Policy.ARC: "#9467bd",
+        Policy.TOKEN_LRU: "#17becf",
+        Policy.WORKLOAD_AWARE: "#e377c2",
+        Policy.REUSE_AWARE: "#d62728",
+        Policy.OPT: "#777777",
+    }
+)
+_MARKERS = "osD^vP*Xh"
+
+
+def look_of(policy: Policy) -> dict[str, Any]:
+    """The line of a policy, the same on every plot; OPT, which no cache can run, is dashed."""
+    if policy is Policy.OPT:
+        return {"color": _COLORS[policy], "linestyle": "--", "linewidth": 1.2}
+    marker = _MARKERS[list(Policy).index(policy) % len(_MARKERS)]
+    return {"color": _COLORS[policy], "marker": marker, "markersize": 4.5, "linewidth": 1.2}
+
+
+def write_figures(
+    figures: Iterable[tuple[str, Figure]], folder: Path, *, command: str, suffix: str
+) -> list[Path]:
+    """Write named plots as png or svg into a folder, made where it is not there; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in figures:
+        path = folder / f"{command}-{name}.{suffix}"
+        figure.savefig(path, dpi=144)
+        written.append(path)
+    return written
