@@ -14,6 +14,7 @@ from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.engines.translate import OWN
 from kvtune_agent.exits import StateUnavailable
 from kvtune_agent.incumbent import Kept, StateDir, kept, open_state_dir, restored
+from kvtune_agent.lessons import LessonsFile
 from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.errors import Corrupt, Problem, SpecError, Unavailable
@@ -33,9 +34,18 @@ class Agent:
     """Hold what one engine runs. Not thread-safe: it lives in one event loop."""
 
     def __init__(
-        self, *, name: str, engine: Engine, clock: Clock, state: StateDir, kept: Kept | None, held: Held
+        self,
+        *,
+        name: str,
+        engine: Engine,
+        clock: Clock,
+        state: StateDir,
+        lessons: LessonsFile,
+        kept: Kept | None,
+        held: Held,
     ) -> None:
         self.name = name
+        self.lessons = lessons
         self.engine = engine
         self.clock = clock
         self.refused: Counter[str] = Counter()
@@ -163,10 +173,12 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
     of the state directory that cannot be read or run."""
     engine = _engine(settings, clock)
     state = open_state_dir(settings.state_dir)
+    lessons = LessonsFile(settings.name, settings.state_dir, engine)
     try:
         kept = state.load()
         start = whole(settings.config, OWN)
         held = restored(kept, start) if kept is not None else Held(incumbent=start)
+        lessons.teach()
         if kept is not None:
             _run_restored(engine, held, state)
             log.info(
@@ -175,7 +187,15 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
     except BaseException:
         state.close()
         raise
-    return Agent(name=settings.name, engine=engine, clock=clock, state=state, kept=kept, held=held)
+    return Agent(
+        name=settings.name,
+        engine=engine,
+        clock=clock,
+        state=state,
+        lessons=lessons,
+        kept=kept,
+        held=held,
+    )
 
 
 def _engine(settings: AgentSettings, clock: Clock) -> ReplayEngine:

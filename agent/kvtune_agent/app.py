@@ -6,7 +6,7 @@ refused."""
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -31,14 +31,18 @@ from kvtune_agent.bodies import (
 from kvtune_agent.engines.batches import QueueFull, ReplayBatch, Replayed
 from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.lease import keep_beating
+from kvtune_agent.lessons import keep_learned
 from kvtune_agent.telemetry import registry_of
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.codec import adapter, dump
 from kvtune_api.errors import SpecError, Unavailable
+from kvtune_api.hints import Hint
 from kvtune_api.knobs import EvictionPolicy
 from kvtune_api.wire import GRID_SECONDS, Push, Refusal, Report, Running
 
 log = logging.getLogger(__name__)
+
+COMPONENT = "#/components/schemas/{model}"
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": Refusal, "description": "No bearer token, or a wrong one."},
@@ -56,13 +60,17 @@ def create_app(agent: Agent, tokens: TokenFile) -> FastAPI:
 
     @asynccontextmanager
     async def beating(_app: FastAPI) -> AsyncIterator[None]:
-        heart = asyncio.create_task(keep_beating(agent, agent.clock))
+        tasks = (
+            asyncio.create_task(keep_beating(agent, agent.clock)),
+            asyncio.create_task(keep_learned(agent.lessons, agent.clock)),
+        )
         try:
             yield
         finally:
-            heart.cancel()
-            with suppress(asyncio.CancelledError):
-                await heart
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     app = FastAPI(
         title="kvtune agent",
@@ -187,7 +195,7 @@ def _add_replay(app: FastAPI, engine: ReplayEngine, tokens: TokenFile) -> None:
         description="Replay engine only. Answers when the batch is served. A batch repeated after a lost "
         "answer changes nothing.",
         responses={200: {"model": Replayed}, **REFUSALS, **full},
-        openapi_extra=_body_of(ReplayBatch),
+        openapi_extra=_body_of(ReplayBatch, Hint),
     )
     async def post_replay(
         request: Request, authorization: Annotated[str | None, Header()] = None
@@ -253,8 +261,21 @@ def _require_on_grid(at: float) -> None:
         raise RefusedRequest(400, Refuse.BAD_TIME, message)
 
 
-def _body_of(cls: type) -> dict[str, Any]:
-    """The OpenAPI request body of a type whose parts other answers describe already."""
-    schema = adapter(cls).json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+def _body_of(cls: type, *own: type) -> dict[str, Any]:
+    """The OpenAPI request body of a type; other answers describe its parts already, but for `own` ones."""
+    schema = adapter(cls).json_schema(ref_template=COMPONENT)
+    parts = schema.pop("$defs", {})
+    inline = {COMPONENT.format(model=one.__name__): parts[one.__name__] for one in own}
+    whole = _inlined(schema, inline)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": whole}}}}
+
+
+def _inlined(node: Any, parts: Mapping[str, Any]) -> Any:
+    """A JSON schema with parts in place of the references to them."""
+    if isinstance(node, list):
+        return [_inlined(item, parts) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("$ref") in parts:
+        return parts[node["$ref"]]
+    return {key: _inlined(value, parts) for key, value in node.items()}

@@ -114,6 +114,14 @@ class Engine(Protocol):
         """What its eviction policy has learned, as JSON can hold it; None where it learns nothing."""
         ...
 
+    def lessons(self) -> Mapping[str, object] | None:
+        """What a policy that learns has learned here, also while another one runs; None: nothing."""
+        ...
+
+    def teach(self, lessons: Mapping[str, object]) -> None:
+        """Let that policy begin with what an earlier process has told. Raises ValueError with the field."""
+        ...
+
     def host_used_bytes(self) -> float | None:
         """Bytes resident in the host tier."""
         ...

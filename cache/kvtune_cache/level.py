@@ -3,29 +3,35 @@
 Called by tiers.py. Blocks are numbers of its Numbering. A level of capacity 0 holds nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from kvtune_cache.blocks import GONE, RESIDENT, next_request, prefix, resident
-from kvtune_cache.cache import plain_cache
+from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.counts import LEFT, PRESSURE
-from kvtune_cache.eviction.names import ARC, LRU
+from kvtune_cache.eviction.names import ARC, LRU, REUSE_AWARE
 from kvtune_cache.eviction.policy import begin, forget
 from kvtune_cache.keeping import expire, open_request, shrink, take_down, touch
 from kvtune_cache.lru_run import expire_by_lru, touch_by_lru
+from kvtune_cache.reuse_aware.persistence import learned, restore
+from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import HINT, KIND, LENGTH, NOW, OUTPUT_TOKENS, PROMPT_TOKENS, START
 from kvtune_cache.switching import by_last_touch, enlarged, switched
 
 
 class Level:
-    """A cache and its rules; `cache` is another one after a switch of policies and after `grow`."""
+    """A cache and its rules; `cache` is another one after a switch of policies and after `grow`.
 
-    __slots__ = ("cache", "rules")
+    What ReuseAware has learned is kept while another policy runs: it begins with that when it runs again.
+    """
+
+    __slots__ = ("_lessons", "cache", "rules")
 
     def __init__(self, rules: Rules, room: int) -> None:
         """Start empty, for block numbers below `room`."""
         self.rules = rules
+        self._lessons: Mapping[str, object] | None = None
         self.cache = plain_cache(room, rules.policy, recency=True, asked=True)
 
     def __len__(self) -> int:
@@ -85,12 +91,34 @@ class Level:
         A policy that is left is not asked again: it may be left because it has failed.
         """
         if rules.policy != self.rules.policy:
-            self.cache = switched(self.cache, self.rules.policy, rules.policy)
+            self._lessons = self.lessons()
+            self.cache = self._switched(rules.policy)
             self.rules = self.rules._replace(policy=rules.policy)
         self.open(now_s)
         self.rules = rules
         expire(self.cache, rules, now_s)
         shrink(self.cache, rules)
+
+    def lessons(self) -> Mapping[str, object] | None:
+        """Tell what ReuseAware has learned here, or was taught; None where it never ran."""
+        return learned(self.cache.reuse) if self.rules.policy == REUSE_AWARE else self._lessons
+
+    def teach(self, lessons: Mapping[str, object]) -> None:
+        """Let ReuseAware begin with what it has told before; an empty tier's only.
+
+        Raises ValueError, naming the field, for what does not fit; nothing is changed then.
+        """
+        restore(plain_reuse(1), lessons)
+        self._lessons = lessons
+        if self.rules.policy == REUSE_AWARE:
+            restore(self.cache.reuse, lessons)
+
+    def _switched(self, policy: int) -> Cache:
+        try:
+            return switched(self.cache, self.rules.policy, policy, self._lessons)
+        except ValueError:  # numbers that nobody can have counted, of a policy that has failed
+            self._lessons = None
+            return switched(self.cache, self.rules.policy, policy)
 
     def grow(self, room: int) -> None:
         """Make room for block numbers below `room`."""

@@ -11,7 +11,7 @@ host tier down, as a whole block.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -276,6 +276,14 @@ class ServingModel:
         """Tell what the host's policy has learned, as `restore` takes it; None where it learns nothing."""
         host = self._cache.host
         return learned(host.cache.reuse) if host.rules.policy == REUSE_AWARE else None
+
+    def lessons(self) -> Mapping[str, object] | None:
+        """Tell what the host's ReuseAware has learned, whatever runs now; `teach` takes it. None: nothing."""
+        return self._cache.host.lessons()
+
+    def teach(self, lessons: Mapping[str, object]) -> None:
+        """Let ReuseAware begin with these lessons; of an empty model only. Raises ValueError as `Level`."""
+        self._cache.host.teach(lessons)
 
     def _copy_evictions(self) -> None:
         """Bring the eviction counters up to date."""

@@ -1,11 +1,11 @@
 """Change the policy or the room of a running cache: every resident block stays, in order of its last touch.
 
 What the old policy remembers of blocks that have left is forgotten; what a policy has learned of classes goes
-along into a larger cache. Plain caches with recency only. Takes one step for each resident block, beside
-making the lists.
+along into a larger cache, and ReuseAware may be given what it had learned before. Plain caches with recency
+only. Takes one step for each resident block, beside making the lists.
 """
 
-from collections.abc import MutableSequence
+from collections.abc import Mapping, MutableSequence
 from typing import TypeVar, cast
 
 from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS, RESIDENT, resident
@@ -13,6 +13,7 @@ from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
 from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
+from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import clear_blocks
 from kvtune_cache.signals import NOW
 
@@ -29,9 +30,13 @@ def by_last_touch(cache: Cache, policy: int) -> list[int]:
     return found
 
 
-def switched(cache: Cache, policy: int, to: int) -> Cache:
-    """Give the same blocks to another policy, which has learned nothing yet; pinned ones stay pinned."""
-    return _moved(cache, policy, to, len(cache.table.where))
+def switched(cache: Cache, policy: int, to: int, lessons: Mapping[str, object] | None = None) -> Cache:
+    """Give the same blocks to another policy; pinned ones stay pinned.
+
+    It has learned nothing yet, but ReuseAware begins with `lessons` if there are some. Raises ValueError, as
+    `restore` does, for those that do not fit; nothing is changed then.
+    """
+    return _moved(cache, policy, to, len(cache.table.where), lessons)
 
 
 def enlarged(cache: Cache, policy: int, blocks: int) -> Cache:
@@ -39,8 +44,12 @@ def enlarged(cache: Cache, policy: int, blocks: int) -> Cache:
     return _moved(cache, policy, policy, blocks)
 
 
-def _moved(cache: Cache, policy: int, to: int, blocks: int) -> Cache:
+def _moved(
+    cache: Cache, policy: int, to: int, blocks: int, lessons: Mapping[str, object] | None = None
+) -> Cache:
     made = plain_cache(blocks, to, recency=True, asked=len(cache.asked) > 0)
+    if lessons is not None and to == REUSE_AWARE:
+        restore(made.reuse, lessons)
     fresh = made._replace(request=cache.request, counts=cache.counts)
     for kept, new in (
         (cache.left, fresh.left),

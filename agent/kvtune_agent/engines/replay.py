@@ -141,9 +141,16 @@ class ReplayEngine:
         """What the policy that runs has learned; None where it learns nothing."""
         return self._model.learned()
 
+    def lessons(self) -> Mapping[str, object] | None:
+        """What ReuseAware has learned, whatever runs now; None: nothing."""
+        return self._model.lessons()
+
+    def teach(self, lessons: Mapping[str, object]) -> None:
+        """Let ReuseAware begin with this; before anything is served. Raises ValueError, naming the field."""
+        self._model.teach(lessons)
+
     async def replay(self, batch: ReplayBatch) -> Replayed | QueueFull:
-        """Serve a batch after all batches before it. Raises `SpecError` for a bad one, nothing has
-        changed."""
+        """Serve a batch after all before it. Raises `SpecError` for a bad one; nothing has changed."""
         check_batch(batch, latest_until=self._clock.now() + AHEAD_SECONDS + 60.0 * self._clock.speed)
         size = len(batch.requests)
         if self._pending and self._pending + size > PENDING_MAX:
@@ -193,10 +200,12 @@ class ReplayEngine:
         """Bytes resident in the host tier."""
         return float(self._model.occupancy().host_blocks * self._constants.block_bytes)
 
-    def _begin(self) -> None:
+    def _begin(self, lessons: Mapping[str, object] | None = None) -> None:
         """Begin (or begin anew) with an empty model and no closed grid time."""
         self._started_at = self._clock.now()
         self._model = self._serving(self._constants, self._settings)
+        if lessons is not None:
+            self._model.teach(lessons)
         self._guarded = self._watched(self._started_at)
         self._queue = QueueTimes()
         self._grid = GridRows(self._keep_seconds)
@@ -238,7 +247,7 @@ class ReplayEngine:
     def _begin_at_first_batch(self, first: float) -> None:
         """Let the first batch lie in the past of a watermark that has only followed the clock."""
         if self._applied_until is None and self._watermark is not None and first <= self._watermark:
-            self._begin()
+            self._begin(self._model.lessons())
         if self._next_close is None:
             self._next_close = grid_at_or_before(first)
             self._guarded = self._watched(first)
@@ -251,10 +260,8 @@ class ReplayEngine:
             if self._next_close is not None and arrival > self._next_close:
                 self._close_before(arrival)
             try:
-                returns = hint.returns_in_seconds if hint is not None else 0.0
-                served = serve(
-                    arrival, blocks, prompt_tokens, root, output_tokens=output_tokens, hint=returns
-                )
+                told = hint.returns_in_seconds if hint is not None else 0.0
+                served = serve(arrival, blocks, prompt_tokens, root, output_tokens=output_tokens, hint=told)
             except ValueError:
                 totals.errors += 1
             except Exception as error:
