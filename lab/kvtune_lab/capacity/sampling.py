@@ -48,10 +48,9 @@ def sampled(requests: Requests, *, rate: float, salt: int) -> Sample:
         raise ValueError(f"sample: {rate} draws none of {int(blocks.max()) + 1} blocks")
     numbers = np.full(int(blocks.max()) + 1, -1, np.int32)
     numbers[drawn] = np.arange(len(drawn), dtype=np.int32)
-    kept = numbers[blocks] >= 0
-    upto = np.concatenate(([0], np.cumsum(kept)))
+    kept = np.flatnonzero(numbers[blocks] >= 0)
     parts: list[Any] = [
-        upto[np.asarray(requests.starts)],
+        np.searchsorted(kept, np.asarray(requests.starts)),
         numbers[blocks[kept]],
         np.asarray(requests.tokens)[kept],
         requests.times,

@@ -146,14 +146,14 @@ def lru_curve(requests: Requests) -> LruCurve:
         raise NotChained(_why_broken(requests, broken))
     totals = [np.cumsum(np.asarray(part, np.float64)) for part in room[3:]]
     half_start = requests.starts[count // 2]
-    tokens = np.asarray(requests.tokens, np.float64)
+    tokens = np.asarray(requests.tokens)
     if half_start == len(tokens):
         raise ValueError("trace: its last half holds no block")
     return LruCurve(
         blocks=totals[0] / len(requests.blocks),
-        tokens=totals[1] / tokens.sum(),
+        tokens=totals[1] / tokens.sum(dtype=np.int64),
         blocks_last_half=totals[2] / (len(requests.blocks) - half_start),
-        tokens_last_half=totals[3] / tokens[half_start:].sum(),
+        tokens_last_half=totals[3] / tokens[half_start:].sum(dtype=np.int64),
     )
 
 

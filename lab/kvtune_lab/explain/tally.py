@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from kvtune_cache.requests import Requests
 from kvtune_lab.explain.touches import CLASSES, SHAPE, classified
+from kvtune_lab.stats.reuse import requests_of
 
 GRID: Final = 160
 """Hold times to choose from."""
 
-CHUNK: Final = 2_000_000
+CHUNK: Final = 500_000
 """References that are worked on at once, to bound memory."""
+
+HOLD_SAMPLES: Final = 2_000_000
+"""Hold times are quantiles of about so many waits."""
 
 Floats64 = NDArray[np.float64]
 
@@ -27,7 +31,7 @@ Floats64 = NDArray[np.float64]
 class Tally:
     """Arrays of (*SHAPE, 2, GRID): axes of the classes; 0 never touched again, 1 touched again; hold times.
 
-    `seconds` and `tokens` are of the last half of the requests, the rest of the whole trace.
+    Sums are of the last half of the requests.
     """
 
     holds_s: Floats64
@@ -38,12 +42,6 @@ class Tally:
 
     block_seconds: Floats64
     """Room that this takes."""
-
-    returns: Floats64
-    """Touches of the whole trace that are followed by another within the hold time."""
-
-    exposure_s: Floats64
-    """Time that blocks of the whole trace have waited, each at most the hold time."""
 
     span_s: float
     """Length of the last half."""
@@ -58,43 +56,44 @@ def tallied(requests: Requests) -> Tally:
     half_s, end_s = float(requests.times[count // 2]), float(requests.times[count - 1])
     if not half_s < end_s:
         raise ValueError(f"trace: its last half begins and ends at {end_s:g} s")
-    at, classes, waits = classified(requests)
-    tokens = np.asarray(requests.tokens, np.float64)
+    classes, waits = classified(requests)
+    tokens, times = np.asarray(requests.tokens), np.asarray(requests.times)
     holds = _holds(waits)
     shape = (2 * CLASSES, GRID + 1)
-    hits, returns, counts, seconds, early_counts, early_seconds = (np.zeros(shape) for _ in range(6))
+    hits, counts, seconds, early_counts, early_seconds = (np.zeros(shape) for _ in range(5))
     for i in range(0, len(waits), CHUNK):
         part = slice(i, i + CHUNK)
+        at = times[requests_of(requests, np.arange(i, min(i + CHUNK, len(waits))))]
         again = np.isfinite(waits[part])
         row = 2 * classes[part].astype(np.int64) + again
-        wait = np.minimum(waits[part], end_s - at[part])
-        _add(hits, holds, row, wait, np.where(again & (at[part] + wait >= half_s), tokens[part], 0.0))
-        _add(returns, holds, row, wait, again.astype(np.float64))
+        wait = np.minimum(waits[part], end_s - at)
+        _add(hits, holds, row, wait, np.where(again & (at + wait >= half_s), tokens[part], 0.0))
         _add(counts, holds, row, wait, None)
         _add(seconds, holds, row, wait, wait)
-        early = np.clip(half_s - at[part], 0.0, wait)
+        early = np.clip(half_s - at, 0.0, wait)
         _add(early_counts, holds, row, early, None)
         _add(early_seconds, holds, row, early, early)
-    exposure = _held(counts, seconds, holds)
     whole = (*SHAPE, 2, GRID)
     return Tally(
         holds_s=holds,
         tokens=np.cumsum(hits, axis=1)[:, :GRID].reshape(whole),
-        block_seconds=(exposure - _held(early_counts, early_seconds, holds)).reshape(whole),
-        returns=np.cumsum(returns, axis=1)[:, :GRID].reshape(whole),
-        exposure_s=exposure.reshape(whole),
+        block_seconds=(_held(counts, seconds, holds) - _held(early_counts, early_seconds, holds)).reshape(
+            whole
+        ),
         span_s=end_s - half_s,
-        asked_tokens=float(tokens[requests.starts[count // 2] :].sum()),
+        asked_tokens=float(tokens[requests.starts[count // 2] :].sum(dtype=np.int64)),
     )
 
 
 def _holds(waits: Floats64) -> Floats64:
     """Choose hold times: none, and quantiles of the waits that end; fewer distinct ones are filled up."""
-    finite = waits[np.isfinite(waits) & (waits > 0)]
-    if not len(finite):
+    longest = float(np.max(waits, where=np.isfinite(waits), initial=0.0))
+    some = waits[:: max(1, len(waits) // HOLD_SAMPLES)]
+    some = some[np.isfinite(some) & (some > 0)]
+    if not len(some):
         return np.arange(GRID, dtype=np.float64)
-    quantiles = np.unique(np.quantile(finite[:: max(1, len(finite) // CHUNK)], np.linspace(0, 1, GRID - 2)))
-    rest = finite.max() * (1 + 1e-9 * np.arange(1, GRID - len(quantiles)))
+    quantiles = np.unique(np.quantile(some, np.linspace(0, 1, GRID - 2)))
+    rest = longest * (1 + 1e-9 * np.arange(1, GRID - len(quantiles)))
     return np.concatenate(([0.0], quantiles, rest))
 
 
