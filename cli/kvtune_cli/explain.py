@@ -65,7 +65,7 @@ def explain(
     read = read_trace(Path(trace), skip_bad=skip_bad, session_starts=session_starts)
     blocks = sorted(capacities("--capacities", choices.sizes, read, None))
     explained = _explained(read, blocks, choices)
-    _put(read, explained, _learned(read, explained, blocks), outputs)
+    _put(read, explained, _learned(read, explained), outputs)
 
 
 def _accuracy(text: str) -> float:
@@ -92,13 +92,12 @@ def _explained(trace: Trace, blocks: list[int], choices: _Choices) -> "Explained
         wrong(str(trace.path), error)
 
 
-def _learned(trace: Trace, explained: "Explained", blocks: list[int]) -> "Learned":
+def _learned(trace: Trace, explained: "Explained") -> "Learned":
     """What is learned at the capacity where most is to be gained."""
-    from kvtune_lab.explain.explain import distances
+    from kvtune_lab.explain.explain import most_to_gain
     from kvtune_lab.explain.learned import learn
 
-    most = max(distances(explained), key=lambda one: one.knowable)
-    return learn(trace.requests, most.capacity_blocks)
+    return learn(trace.requests, most_to_gain(explained).capacity_blocks)
 
 
 def _learned_by_agent(address: str) -> "Learned":

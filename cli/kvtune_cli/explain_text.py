@@ -4,9 +4,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
 from kvtune_cli.output import say
-from kvtune_lab.explain.explain import OURS, Distance, Explained, distances
-from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned
+from kvtune_lab.explain.explain import OURS, Distance, Explained, distances, most_to_gain
+from kvtune_lab.explain.learned import Learned
 
 LEAST_COLUMNS = 110
 AGES_S = (1.0, 10.0, 60.0, 300.0, 1_800.0)
@@ -18,6 +19,7 @@ def print_explained(explained: Explained) -> None:
     console.print(_rates(explained))
     console.print(_distances(explained))
     console.print(_hints(explained))
+    console.print(_with_hints(explained))
     say(_summary(explained))
 
 
@@ -71,9 +73,22 @@ def _hints(explained: Explained) -> Table:
     return table
 
 
+def _with_hints(explained: Explained) -> Table:
+    table = _table(f"Points that such hints bring {OURS}, simulated", explained)
+    ours = explained.of(OURS)
+    assert ours is not None
+    for accuracy, rates in explained.with_hints.items():
+        gains = (
+            "-" if rate is None else f"{100 * (rate - without):+.1f}"
+            for rate, without in zip(rates, ours.rates, strict=True)
+        )
+        table.add_row(f"right {accuracy:.0%} of the time", *gains)
+    return table
+
+
 def _summary(explained: Explained) -> str:
     """The capacity with most to gain, in one sentence."""
-    most = max(distances(explained), key=lambda one: one.knowable)
+    most = most_to_gain(explained)
     ours = "" if most.ours is None else f"; {OURS} has {most.ours:+.1f} of that"
     return (
         f"Most is to be gained at {most.capacity_blocks:,} blocks: LRU hits {100 * most.lru:.1f} %, what can "

@@ -4,12 +4,20 @@ Called by `kvtune explain`. All rates are shares of the prompt tokens of the las
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvtune_cache.requests import Requests
-from kvtune_lab.capacity.curves import Curves, PolicyCurve, Progress, Sampling, policy_curves
+from kvtune_lab.capacity.curves import (
+    WHOLE_REFERENCES_MAX,
+    Curves,
+    PolicyCurve,
+    Progress,
+    Sampling,
+    policy_curves,
+)
 from kvtune_lab.explain.bound import SCHEMES, bound, hinted
+from kvtune_lab.explain.hints import hinted_rates
 from kvtune_lab.explain.tally import tallied
 from kvtune_lab.setups import Policy
 
@@ -29,6 +37,10 @@ class Explained:
 
     hints: dict[float, tuple[float, ...]]
     """Per accuracy the bound of all classes and a client's hint."""
+
+    with_hints: dict[float, tuple[float | None, ...]]
+    """Per accuracy what ours hits with such hints, simulated; None where it was not: of a large trace it is
+    simulated at one capacity, where most is to be gained."""
 
     def of(self, name: str) -> PolicyCurve | None:
         """The curve of a policy; None where it was not run."""
@@ -67,11 +79,25 @@ def explain(
     wanted = list(dict.fromkeys([Policy.LRU, *ours, Policy.OPT, *policies]))
     curves = policy_curves(requests, wanted, capacities, sampling=sampling, progress=progress)
     known = SCHEMES["all classes"]
-    return Explained(
+    found = Explained(
         curves=curves,
         bounds={name: tuple(bound(tally, capacities, axes)) for name, axes in SCHEMES.items()},
         hints={accuracy: tuple(hinted(tally, capacities, known, accuracy)) for accuracy in accuracies},
+        with_hints={},
     )
+    small = len(requests.blocks) <= WHOLE_REFERENCES_MAX
+    at = list(capacities) if small else [most_to_gain(found).capacity_blocks]
+    rates = hinted_rates(requests, at, accuracies, progress=progress)
+    by_accuracy = {accuracy: dict(zip(at, row, strict=True)) for accuracy, row in rates.items()}
+    return replace(
+        found,
+        with_hints={accuracy: tuple(map(by_accuracy[accuracy].get, capacities)) for accuracy in accuracies},
+    )
+
+
+def most_to_gain(explained: Explained) -> "Distance":
+    """The capacity at which what is knowable is worth most."""
+    return max(distances(explained), key=lambda one: one.knowable)
 
 
 def distances(explained: Explained) -> list[Distance]:

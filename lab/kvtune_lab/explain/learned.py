@@ -6,7 +6,7 @@ a second of a block that is still waiting.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +21,6 @@ from kvtune_cache.reuse_aware.state import AGES, BINS, USED, Reuse
 from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.stack import PLAIN_REFERENCES_MAX
 from kvtune_lab.readers.loaded import as_lists, as_requests
-
-AXIS_NAMES: Final = (
-    "touches before",
-    "pause",
-    "new blocks",
-    "answer",
-    "ends the request",
-    "kind",
-    "client's hint",
-)[:AXES]
-LEVEL_NAMES: Final = (
-    ("never", "1 to 3", "4 or more"),
-    ("nothing before", "under 60 s", "60 s or more"),
-    ("0 or 1", "2 to 7", "8 or more"),
-    ("under 100 tokens", "100 to 349", "350 or more"),
-    ("no", "yes"),
-    ("not known", "1", "2", "3", "4", "5"),
-    ("none", "is over", "returns soon", "returns later"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ Called by `kvtune explain --plots DIR`. Figures need no display.
 """
 
 from collections.abc import Iterator
-from math import isfinite
+from math import isfinite, nan
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
 from kvtune_lab.explain.explain import OURS, Explained
-from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned
+from kvtune_lab.explain.learned import Learned
+from kvtune_lab.looks import look_of
 from kvtune_lab.setups import Policy
 
 LEAST_EVENTS: Final = 1.0
@@ -35,18 +37,12 @@ def _knowable(explained: Explained) -> Figure:
     exact = np.unique(np.geomspace(capacities[0], capacities[-1], 400).astype(np.int64))
     exact = exact[exact <= curves.lru.distinct_blocks]
     ax.plot(exact, 100 * curves.lru.tokens_last_half[exact], color="black", label="LRU")
-    others = [curve for curve in curves.policies if curve.policy not in (Policy.LRU, Policy.OPT)]
-    for number, curve in enumerate(others):
-        color = "#e45756" if curve.policy.value == OURS else f"C{number}"
-        ax.plot(
-            capacities, _percent(curve.rates), color=color, marker="o", markersize=4, label=curve.policy.value
-        )
+    for curve in curves.policies:
+        if curve.policy is not Policy.LRU:
+            ax.plot(capacities, _percent(curve.rates), label=curve.policy.value, **look_of(curve.policy))
     looks = {"all classes": ("-", "bound of its classes"), "no class": (":", "bound, no class")}
     for name, (line, label) in looks.items():
-        ax.plot(capacities, _percent(explained.bounds[name]), color="#4c78a8", linestyle=line, label=label)
-    opt = explained.of("OPT")
-    if opt is not None:
-        ax.plot(capacities, _percent(opt.rates), color="#777777", linestyle="--", label="OPT")
+        ax.plot(capacities, _percent(explained.bounds[name]), color="#1f77b4", linestyle=line, label=label)
     ax.axhline(
         100 * float(curves.lru.tokens_last_half[-1]),
         color="black",
@@ -61,15 +57,22 @@ def _knowable(explained: Explained) -> Figure:
 
 
 def _hints(explained: Explained) -> Figure:
-    figure, ax = _figure("What a client's hint would add")
-    accuracies = [0.5, *explained.hints]
+    """Solid what ours gains over itself without hints, dashed what the bound does."""
+    figure, ax = _figure("What a client's hints add")
+    accuracies = [100 * accuracy for accuracy in explained.hints]
+    ours, bounds = explained.of(OURS), explained.bounds["all classes"]
+    assert ours is not None
     for i, capacity in enumerate(explained.curves.capacities):
-        base = explained.bounds["all classes"][i]
-        gains = [0.0, *(100 * (rates[i] - base) for rates in explained.hints.values())]
-        ax.plot([100 * a for a in accuracies], gains, marker="o", markersize=4, label=f"{capacity:,}")
+        simulated = [(rates[i], ours.rates[i]) for rates in explained.with_hints.values()]
+        gains = [nan if rate is None else 100 * (rate - without) for rate, without in simulated]
+        color, blocks = f"C{i % 10}", f"{capacity:,}"
+        if any(rate is not None for rate, _ in simulated):
+            ax.plot(accuracies, gains, color=color, marker="o", markersize=4, label=f"{blocks}, {OURS}")
+        bound = [100 * (rates[i] - bounds[i]) for rates in explained.hints.values()]
+        ax.plot([50, *accuracies], [0, *bound], color=color, linestyle="--", label=f"{blocks}, bound")
+    ax.axhline(0, color="black", linewidth=0.8)
     ax.set_xlabel("hints that are right, %")
-    ax.set_ylabel("points of hit rate over the bound without hints")
-    ax.set_ylim(bottom=0)
+    ax.set_ylabel("points of hit rate over the same without hints")
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", title="blocks")
     return figure

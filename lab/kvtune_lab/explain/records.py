@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
+from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
 from kvtune_lab.explain.explain import Explained, distances
-from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned
+from kvtune_lab.explain.learned import Learned
 
 
 def document(explained: Explained) -> dict[str, Any]:
@@ -20,7 +21,12 @@ def document(explained: Explained) -> dict[str, Any]:
         },
         "bounds": {name: list(rates) for name, rates in explained.bounds.items()},
         "hints": [
-            {"accuracy": accuracy, "hit_rate": list(rates)} for accuracy, rates in explained.hints.items()
+            {
+                "accuracy": accuracy,
+                "bound": list(rates),
+                "simulated": list(explained.with_hints[accuracy]),
+            }
+            for accuracy, rates in explained.hints.items()
         ],
         "distances": [asdict(one) for one in distances(explained)],
     }

@@ -8,12 +8,13 @@ import pytest
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.requests import Requests, serve_all
-from kvtune_cache.reuse_aware.classes import AXES, put_levels
+from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
+from kvtune_cache.reuse_aware.classes import AXES, CLASSES, put_levels
 from kvtune_cache.reuse_aware.state import AGES, USED
 from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.curves import Sampling
 from kvtune_lab.explain.explain import OURS, Explained, distances, explain
-from kvtune_lab.explain.learned import AXIS_NAMES, LEVEL_NAMES, Learned, learn, learned_by
+from kvtune_lab.explain.learned import Learned, learn, learned_by
 from kvtune_lab.explain.plots import figures
 from kvtune_lab.explain.records import document, learned_document
 from kvtune_lab.looks import write_figures
@@ -87,6 +88,13 @@ def test_learned_classes_have_the_levels_of_their_number(requests: Requests, lea
         assert all(level < len(LEVEL_NAMES[axis]) for axis, level in enumerate(one.levels))
 
 
+def test_every_axis_of_a_class_and_every_level_has_a_name() -> None:
+    levels = [0] * AXES
+    put_levels(levels, 0, CLASSES - 1)
+    assert len(AXIS_NAMES) == AXES
+    assert [level + 1 for level in levels] == [len(names) for names in LEVEL_NAMES]
+
+
 def test_a_hazard_follows_events_and_exposure(learned: Learned) -> None:
     assert len(learned.edges_s) == AGES + 1 and list(learned.edges_s) == sorted(learned.edges_s)
     assert all(rate > 0 for one in learned.classes for rate in one.hazard_per_s)
@@ -116,6 +124,7 @@ def test_records_hold_one_number_for_each_capacity(explained: Explained, learned
     assert data["capacities_blocks"] == SIZES
     assert set(data["policies"]) == {"LRU", OURS, "OPT"}
     assert [hint["accuracy"] for hint in data["hints"]] == [0.7, 1.0]
+    assert all(len(hint["bound"]) == len(hint["simulated"]) == 3 for hint in data["hints"])
     assert len(data["distances"]) == 3
     classes = learned_document(learned)["classes"]
     assert len(classes) == len(learned.classes)
