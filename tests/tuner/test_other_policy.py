@@ -138,4 +138,44 @@ def test_auto_follows_small_gains_of_the_model_under_another_policy_than_lru_aft
     asked = request(SPEC, incumbent=unknown, reports=_pool(unknown))
 
     assert propose_by_reuse(asked).config == with_values(found.config, {Knob.EVICTION_POLICY: number_of(ARC)})
-    assert next_candidate(asked).config == made(*_numbers(incumbent), policy=LRU)
+    other = next_candidate(asked)
+    assert isinstance(other, Candidate) and other.config.eviction_policy is LRU
+    assert other.config.tiers == incumbent.tiers
+
+
+def test_a_policy_comes_with_a_ttl_that_leaves_it_something_to_choose() -> None:
+    """Recency keeps a block for 69 s there, so that a TTL of 120 s takes nearly all choice away."""
+    short, long = made(120, 0.1, 114, policy=LRU), made(480, 0.1, 114, policy=LRU)
+
+    found, alone = (
+        propose_by_switch(request(SPEC, incumbent=one, reports=_pool(one))) for one in (short, long)
+    )
+
+    assert isinstance(found, Candidate) and isinstance(alone, Candidate)
+    assert found.config == made(480, 0.1, 114, policy=OURS)
+    assert found.why == (
+        "cacheTTL 120s -> 480s, evictionPolicy LRU -> ReuseAware: a policy chooses in a full tier,"
+        " and this one holds what the last 69 s asked for"
+    )
+    assert alone.config == made(480, 0.1, 114, policy=OURS)
+    assert alone.why.endswith("another eviction policy alone")
+
+
+def test_no_policy_is_tried_in_a_tier_that_no_ttl_within_a_step_lets_fill() -> None:
+    wide = made(30, 0.1, 228, policy=LRU)
+
+    found = propose_by_switch(request(SPEC, incumbent=wide, reports=_pool(wide)))
+
+    assert isinstance(found, NothingToTry)
+    assert found.reason.endswith("no eviction policy has anything to choose")
+
+
+def test_a_policy_is_tried_alone_where_the_ttl_is_not_tuned() -> None:
+    spec = policy(knobs_of(only=[Knob.HOST_MEMORY, Knob.EVICTION_POLICY]))
+    incumbent = made(None, None, 57, policy=LRU)
+    runs = made(60, 0.1, 57, policy=LRU)
+
+    found = propose_by_switch(request(spec, incumbent=incumbent, reports=_pool(runs)))
+
+    assert isinstance(found, Candidate)
+    assert found.config == made(None, None, 57, policy=OURS)

@@ -1,7 +1,8 @@
 """Choose who names the next candidate. Called by plan when a policy rests; the experiment decides.
 
-Strategy Auto asks the reuse model first, each time; when that has nothing to say other eviction policies are
-tried, then the ladder; then Optuna, until eight of its candidates in a row have lost within 24 h. In Auto a
+Strategy Auto asks the reuse model first, each time; when that has nothing to say other eviction policies and
+store thresholds are tried, then the ladder; then Optuna, until eight of its candidates in a row have lost
+within 24 h. In Auto a
 candidate of the ladder or of Optuna that the model predicts to be clearly worse is passed over: users should
 not be exposed to it only to learn what is known (docs/adr/0003). Whoever proposes, the model's prediction is
 kept beside the measurement; across eviction policies and store thresholds it has none. Pure.
@@ -16,12 +17,12 @@ from kvtune_api.wire import Report
 from kvtune_tuner.configs import with_values
 from kvtune_tuner.denylist import losses_in_a_row
 from kvtune_tuner.ladder import propose_by_ladder
-from kvtune_tuner.other_policy import propose_by_switch
 from kvtune_tuner.proportional import propose_by_rule
 from kvtune_tuner.proposal import MEMORY_OF_LOSSES, Candidate, NotAvailable, NothingToTry, Request
 from kvtune_tuner.propose import propose_by_optuna
 from kvtune_tuner.reuse_model import MODELLED, comparable, pool, predict
 from kvtune_tuner.reuse_proposal import propose_by_reuse
+from kvtune_tuner.unmodelled import propose_unmodelled
 
 OPTUNA_LOSSES = 8
 """Losses in a row after which Auto lets Optuna rest (chosen: one and a half TPE start-ups)."""
@@ -34,7 +35,7 @@ TRUSTED_GAIN = 0.03
 """Predicted gain from which the model is followed under a policy that it does not know (the demo's FIFO:
 +.053 predicted, +.050 measured; +.010 predicted, -.090 measured)."""
 
-NOTHING = NothingToTry(reason="other eviction policies were not asked for")
+NOTHING = NothingToTry(reason="other policies and thresholds were not asked for")
 
 VETO_ATTEMPTS = 8
 """How many candidates of Optuna may be passed over before it counts as having none."""
@@ -88,16 +89,17 @@ def _by_strategy(request: Request) -> Candidate | NothingToTry:
 def _auto(request: Request) -> Candidate | NothingToTry:
     """Ask one proposer after the other.
 
-    Where the model has said all that it can, other policies are what it knows nothing of; its small gains
-    under a policy that it does not know come after them. Where it is not there, they wait for the ladder.
+    Where the model has said all that it can, other policies and thresholds are what it knows nothing of; its
+    small gains under a policy that it does not know come after them. Where it is not there, they wait for the
+    ladder.
     """
     answer: Candidate | NothingToTry | NotAvailable = propose_by_reuse(request)
     if isinstance(answer, Candidate):
-        switch = NOTHING if _trusted(request, answer) else propose_by_switch(request)
-        return switch if isinstance(switch, Candidate) else answer
+        other = NOTHING if _trusted(request, answer) else propose_unmodelled(request)
+        return other if isinstance(other, Candidate) else answer
     refusals = [answer]
     rest = (_ladder_worth_it, _optuna_worth_it)
-    for propose in rest if isinstance(answer, NotAvailable) else (propose_by_switch, *rest):
+    for propose in rest if isinstance(answer, NotAvailable) else (propose_unmodelled, *rest):
         answer = propose(request)
         if isinstance(answer, Candidate):
             return answer

@@ -154,7 +154,7 @@ def predict_many(reuse: Reuse, prices: Prices, points: dict[Knob, Floats]) -> Pr
     """Predict many configurations; `points` has every knob of `MODELLED`, as arrays of one shape."""
     ttl, ratio, host_bytes = points[Knob.CACHE_TTL], points[Knob.EVICTION_RATIO], points[Knob.HOST_MEMORY]
     capacity = np.floor(host_bytes / reuse.geometry.block_bytes)
-    age_full = reuse.age_held(capacity * (1.0 - ratio / 2.0))
+    age_full = _age_full(reuse, capacity, ratio)
     age_kept = np.minimum(ttl, age_full)
     age_device = reuse.age_held(np.array(float(reuse.geometry.device_blocks)))
     hits = reuse.reused_within(np.maximum(age_kept, age_device)) * reuse.touches_per_prompt_block
@@ -169,6 +169,19 @@ def predict_many(reuse: Reuse, prices: Prices, points: dict[Knob, Floats]) -> Pr
         bytes_down_gib_per_minute=down,
         objective=np.minimum(hits, 1.0) - 0.01 * cost,
     )
+
+
+def age_full_s(reuse: Reuse, config: CacheConfig) -> float | NotAvailable:
+    """Predict T_c: the age up to which the host tier would hold blocks without a TTL, seconds."""
+    point = completed(reuse, config)
+    if isinstance(point, NotAvailable):
+        return point
+    capacity = np.floor(np.array([point[Knob.HOST_MEMORY]]) / reuse.geometry.block_bytes)
+    return float(_age_full(reuse, capacity, np.array([point[Knob.EVICTION_RATIO]]))[0])
+
+
+def _age_full(reuse: Reuse, capacity: Floats, ratio: Floats) -> Floats:
+    return reuse.age_held(capacity * (1.0 - ratio / 2.0))
 
 
 def completed(reuse: Reuse, config: CacheConfig) -> dict[Knob, float] | NotAvailable:
