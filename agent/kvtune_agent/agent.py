@@ -156,6 +156,8 @@ class Agent:
 
     def _put_in_force(self, held: Held) -> None:
         before, self._held = self._held, held
+        if held.fallback_rules != before.fallback_rules:
+            self.engine.fall_back_by(held.fallback_rules)
         if held.config != before.config:
             self.engine.apply(held.config)
             role = Role.INCUMBENT if held.candidate is None else Role.CANDIDATE
@@ -212,6 +214,7 @@ def _run_restored(engine: Engine, held: Held, state: StateDir) -> None:
     except SpecError as error:
         raise Corrupt(f"{state.file} line 1: the engine cannot run this incumbent: {error}") from error
     engine.apply(held.incumbent)
+    engine.fall_back_by(held.fallback_rules)
 
 
 def token_file(settings: AgentSettings) -> TokenFile:

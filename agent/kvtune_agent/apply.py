@@ -6,8 +6,8 @@ UID's candidate is under a live lease); or token and UID are equal and the gener
 generation with the same assignment is there already (a candidate's lease is renewed); with another one it is
 a conflict.
 
-An assignment is the role and the values of the knobs. How long the lease is, and whether 90 s is written
-`90s` or `1m30s`, is not part of it."""
+An assignment is the role and the values of the knobs. How long the lease is, when the eviction policy falls
+back, and whether 90 s is written `90s` or `1m30s`, is not part of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from kvtune_api.knobs import CacheConfig, Tiers, point
 from kvtune_api.names import Reason
-from kvtune_api.wire import KnobSupport, Push, Role, Running
+from kvtune_api.wire import FallbackRules, KnobSupport, Push, Role, Running
 
 
 class Stale(StrEnum):
@@ -50,6 +50,8 @@ class Held:
     candidate: CacheConfig | None = None
     lease_ends: float | None = None
     lease_lapses: int = 0
+    fallback_rules: FallbackRules | None = None
+    """None: the engine's own."""
 
     @property
     def config(self) -> CacheConfig:
@@ -124,6 +126,7 @@ def running(held: Held, now: float) -> Running:
         policy_uid=held.fence.policy_uid,
         lease_remaining_seconds=max(0.0, ends - now) if ends is not None else None,
         lease_lapses=held.lease_lapses,
+        fallback_rules=held.fallback_rules,
     )
 
 
@@ -171,6 +174,7 @@ def _taken(held: Held, push: Push, now: float) -> Held:
         assignment=assignment(push),
     )
     config = whole(push.config, held.incumbent)
+    held = replace(held, fallback_rules=push.fallback_rules)
     if push.lease_seconds is None:
         return replace(held, fence=fence, incumbent=config, candidate=None, lease_ends=None)
     return replace(held, fence=fence, candidate=config, lease_ends=now + push.lease_seconds)

@@ -10,7 +10,16 @@ from types import MappingProxyType
 from typing import Protocol
 
 from kvtune_api.knobs import CacheConfig
-from kvtune_api.wire import Counters, Fallback, Geometry, Histogram, KnobSupport, Load, ReuseAges
+from kvtune_api.wire import (
+    Counters,
+    Fallback,
+    FallbackRules,
+    Geometry,
+    Histogram,
+    KnobSupport,
+    Load,
+    ReuseAges,
+)
 
 
 class Missed(StrEnum):
@@ -104,6 +113,10 @@ class Engine(Protocol):
     @property
     def fallbacks(self) -> Mapping[str, int]:
         """How often it has fallen back to LRU, by reason; empty where it never did."""
+        ...
+
+    def fall_back_by(self, rules: FallbackRules | None) -> None:
+        """Evict by LRU in place of the policy asked for as these rules say; None: as its own do."""
         ...
 
     def restore(self) -> bool:

@@ -19,6 +19,7 @@ from kvtune_agent.exits import StateUnavailable
 from kvtune_api.codec import dump, frozen, parse
 from kvtune_api.errors import Corrupt, Problem, SpecError
 from kvtune_api.knobs import CacheConfig
+from kvtune_api.wire import FallbackRules
 
 FILE_NAME = "incumbent.json"
 LOCK_NAME = "lock"
@@ -34,16 +35,18 @@ class Kept:
     policy_uid: Annotated[str, Field(max_length=64)]
     generation: Annotated[int, Field(ge=0)]
     assignment: Annotated[str, Field(max_length=64)]
+    fallback_rules: FallbackRules | None = None
 
 
 def kept(held: Held) -> Kept:
-    """What of `held` outlives the process: the incumbent and the fence, never a candidate."""
+    """What of `held` outlives the process: the incumbent, the fence and the rules, never a candidate."""
     return Kept(
         incumbent=held.incumbent,
         token=held.fence.token,
         policy_uid=held.fence.policy_uid,
         generation=held.fence.generation,
         assignment=held.fence.assignment,
+        fallback_rules=held.fallback_rules,
     )
 
 
@@ -58,7 +61,8 @@ def restored(kept: Kept, start: CacheConfig) -> Held:
         generation=kept.generation,
         assignment=kept.assignment,
     )
-    return Held(incumbent=whole(kept.incumbent, start), fence=fence)
+    incumbent = whole(kept.incumbent, start)
+    return Held(incumbent=incumbent, fence=fence, fallback_rules=kept.fallback_rules)
 
 
 @dataclass(frozen=True, slots=True)

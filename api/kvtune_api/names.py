@@ -46,6 +46,9 @@ ANNOTATION_RESUME: Final = "kvtune.dev/resume"
 ANNOTATION_TRY: Final = "kvtune.dev/try"
 """On a policy: a configuration as JSON to try next, such as {"cacheTTL": "90s"}."""
 
+ANNOTATION_RESTORE: Final = "kvtune.dev/restore"
+"""On a policy: name of the agent that is to run its eviction policy again after a fallback, or `all`."""
+
 ANNOTATION_TOKEN: Final = "kvtune.dev/fencing-token"
 """On the operator's Lease: the highest fencing token that was ever used."""
 
@@ -177,6 +180,7 @@ class Reason(StrEnum):
     PROMOTED = "Promoted"
     LEASE_LAPSED = "LeaseLapsed"
     EVICTION_FALLBACK = "EvictionFallback"
+    EVICTION_RESTORED = "EvictionRestored"
     EPOCH_DROPPED = "EpochDropped"
     AWAITING_APPROVAL = "AwaitingApproval"
     ROLLBACK_LATE = "RollbackLate"

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kvtune_api.codec import user_written
 from kvtune_api.errors import Problem
+from kvtune_api.eviction_fallback import EvictionFallback
 from kvtune_api.experiment_settings import ExperimentSettings
 from kvtune_api.labels import LabelSelector
 from kvtune_api.metadata import Metadata
@@ -200,6 +201,9 @@ class PolicySpec:
 
     knobs: Knobs
     """What may be tuned, and within which bounds."""
+
+    eviction_fallback: EvictionFallback | None = None
+    """When agents give their eviction policy up for LRU. Without it each does as it was started to."""
 
     strategy: Strategy = Strategy.AUTO
     """Who proposes candidates. Auto: the reuse model, then other policies, the ladder, Optuna."""

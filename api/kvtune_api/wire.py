@@ -35,6 +35,18 @@ class Role(StrEnum):
 
 
 @frozen
+class FallbackRules:
+    """When an agent runs LRU in place of its eviction policy."""
+
+    least_reuse_rate: Annotated[float, Field(ge=0, lt=1)]
+    """When a smaller share of the block references are reuses; 0: only when the policy fails."""
+
+    over_seconds: Annotated[float, Field(gt=0, le=3600)]
+    return_after_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """It returns after so long without a cause; absent: only on command."""
+
+
+@frozen
 class Push:
     """One configuration for one agent: the body of `PUT /v1/config`."""
 
@@ -55,6 +67,9 @@ class Push:
 
     lease_seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Wall seconds after which a candidate returns to the incumbent by itself unless pushed again."""
+
+    fallback_rules: FallbackRules | None = None
+    """Absent: the agent's own."""
 
     @model_validator(mode="after")
     def _lease_only_for_candidates(self) -> "Push":
@@ -82,6 +97,9 @@ class Running:
 
     lease_lapses: Sequence = 0
     """How many candidate leases ran out at this agent since it started."""
+
+    fallback_rules: FallbackRules | None = None
+    """As they were pushed; absent: its own."""
 
 
 @frozen

@@ -118,6 +118,13 @@ class PolicyGuard:
         """Return on command; None where the policy runs already. A low rate counts from now on."""
         return self._return(now_s, Cause.COMMAND, "asked to return") if self.fallen_back else None
 
+    def judge_by(self, rules: GuardRules, now_s: float) -> None:
+        """Take other rules: traffic is judged anew, and a fallback stays until they let the policy return."""
+        if rules != self._rules:
+            self._rules = rules
+            self._steps.clear()
+            self._watching_since_s = now_s
+
     def reuse_rate(self, now_s: float) -> float | None:
         """Give the reuse rate of the window that ends now; None where it is not known."""
         rules = self._rules

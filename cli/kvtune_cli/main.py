@@ -24,6 +24,7 @@ from kvtune_cli.explain import explain
 from kvtune_cli.operator import operator
 from kvtune_cli.output import one_line, tell, tell_error
 from kvtune_cli.replay import replay
+from kvtune_cli.restore import restore
 from kvtune_cli.simulate import simulate
 from kvtune_cli.status import status
 from kvtune_cli.sweep import sweep
@@ -48,6 +49,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "abort": abort,
     "pause": pause,
     "resume": resume,
+    "restore": restore,
     "replay": replay,
     "simulate": simulate,
     "sweep": sweep,

@@ -105,6 +105,10 @@ class ObservedAgents(Agents):
         self._telemetry.pushed(type(answer).__name__ for answer in answers.values())
         return answers
 
+    async def restore(self, agents: Sequence[str]) -> Mapping[str, Accepted | Refused | Unreachable]:
+        """Let agents run their eviction policy again."""
+        return await _counted(self._telemetry, self._agents.restore(agents))
+
 
 class ObservedMetrics(Metrics):
     """Metrics whose missing samples are counted."""

@@ -81,6 +81,10 @@ class Agents(Protocol):
         """Send each agent its configuration. Parallel, bounded, each with a timeout."""
         ...
 
+    async def restore(self, agents: Sequence[str]) -> Mapping[str, Accepted | Refused | Unreachable]:
+        """Let each agent run its eviction policy again after a fallback to LRU. As `push` otherwise."""
+        ...
+
 
 class Metrics(Protocol):
     """Raw counters of agents at a time; windows are differences, computed by the tuner."""

@@ -200,12 +200,21 @@ class Reconciler:
         if decided.status != policy.status:
             policy = await self._objects.put_policy_status(policy, decided.status)
         unheard = await self._push(decided) if decided.pushes and not another else ()
-        if events := (*decided.events, *unheard):
+        restored = await self._restore(decided.restores)
+        if events := (*decided.events, *unheard, *restored):
             await self._events.record(policy, events, gathered.seen.now)
         if decided.done:
             await self._objects.forget(decided.done)
         if not live:
             await self._objects.unprotect(policy)
+
+    async def _restore(self, agents: Sequence[str]) -> tuple[Event, ...]:
+        """Let agents run their eviction policy again, as a user has asked; what came of it is an event."""
+        if not agents:
+            return ()
+        return tuple(
+            _restored(agent, answer) for agent, answer in (await self._agents.restore(agents)).items()
+        )
 
     async def _push(self, decided: Plan) -> tuple[Event, ...]:
         """Tell the agents. What they refuse is an event, once as long as it stays the same."""
@@ -249,6 +258,14 @@ class Reconciler:
             self._refusing |= frozenset(stale)
         else:
             self._fenced = True
+
+
+def _restored(agent: str, answer: Accepted | Refused | Unreachable) -> Event:
+    if isinstance(answer, Accepted):
+        text = f"{agent}: the eviction policy asked for runs again, as was asked"
+        return Event(type=EventType.NORMAL, reason=Reason.EVICTION_RESTORED, message=text)
+    text = f"restore {agent}: {answer.message}"[:MESSAGE_LIMIT]
+    return Event(type=EventType.WARNING, reason=Reason.NOT_AVAILABLE, message=text)
 
 
 def _is_stale(answer: Accepted | Refused | Unreachable) -> bool:

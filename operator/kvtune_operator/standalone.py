@@ -80,11 +80,17 @@ async def run_standalone(
 
 @contextlib.asynccontextmanager
 async def agent_ports(
-    addresses: Sequence[str], token_file: Path, *, timeout_seconds: float = 2.0
+    addresses: Sequence[str],
+    token_file: Path,
+    *,
+    timeout_seconds: float = 2.0,
+    ca_file: Path | None = None,
+    insecure: bool = False,
 ) -> AsyncIterator[tuple[Agents, Metrics]]:
     """Open the ports to some agents, for who looks at them beside a control plane (the demo)."""
-    async with fetching(timeout_seconds=timeout_seconds) as fetcher:
-        agents = HttpAgents(fetcher, TokenFile(token_file), addresses=addresses)
+    trust = _trust(ca_file)
+    async with fetching(timeout_seconds=timeout_seconds, trust=lambda: trust) as fetcher:
+        agents = HttpAgents(fetcher, TokenFile(token_file), addresses=addresses, insecure=insecure)
         yield agents, ScrapeMetrics(fetcher)
 
 
@@ -210,11 +216,14 @@ async def _held(state: StateDir, settings: Settings, clock: WallClock) -> FileOb
 
 def _fetcher(settings: Settings) -> contextlib.AbstractAsyncContextManager[Fetcher]:
     """One fetcher for all agents."""
-    ca_file = settings.ca_file
-    trust = Trust(context=trusting(str(ca_file)) if ca_file is not None else None)
+    trust = _trust(settings.ca_file)
     return fetching(
         timeout_seconds=settings.http_timeout_seconds, parallel=settings.http_parallel, trust=lambda: trust
     )
+
+
+def _trust(ca_file: Path | None) -> Trust:
+    return Trust(context=trusting(str(ca_file)) if ca_file is not None else None)
 
 
 def _agents(settings: Settings, fetcher: Fetcher) -> HttpAgents:

@@ -126,3 +126,23 @@ def test_reuses_within_a_time_are_those_of_the_ages_below_it() -> None:
     assert reused_within(ages.snapshot(), 300.0) == 2, "the bin that 300 s lies in ends at 304.4 s"
     with pytest.raises(ValueError, match="is above the top edge"):
         reused_within(ages.snapshot(), 1e9)
+
+
+def test_other_rules_judge_anew_and_let_a_policy_return() -> None:
+    guard = PolicyGuard(ASK_ONLY, 0.0)
+    assert fed(guard, 5, 300, 30)[-1].fallen_back
+    guard.judge_by(GuardRules(least_reuse_rate=0.2, quiet_seconds=600.0), 300.0)
+    assert guard.fallen_back, "the rules let it return later"
+    (change,) = fed(guard, 305, 1_500, 30)
+    assert (change.cause, change.fallen_back) == (Cause.QUIET, False)
+    assert fed(guard, 1_505, 3_000, 30) == [], "0.3 is not under 0.2"
+    guard.judge_by(ASK_ONLY, 3_000.0)
+    assert fed(guard, 3_005, 3_295, 30) == [], "what came before the rules does not count"
+    assert fed(guard, 3_300, 3_300, 30)[0].cause is Cause.LOW_REUSE
+
+
+def test_the_same_rules_again_change_nothing() -> None:
+    guard = PolicyGuard(ASK_ONLY, 0.0)
+    fed(guard, 5, 295, 39)
+    guard.judge_by(GuardRules(), 297.0)
+    assert fed(guard, 300, 300, 39)

@@ -154,6 +154,16 @@ async def test_no_pushes_are_no_error(world: World) -> None:
     assert await world.agents.push({}) == {}
 
 
+async def test_an_agent_is_asked_to_restore_its_policy_and_a_dead_one_hides_no_other(world: World) -> None:
+    first, _ = world.names
+
+    answers = await world.agents.restore([first, world.dead])
+
+    assert answers[first] == Accepted()
+    assert isinstance(answers[world.dead], Unreachable)
+    assert await world.agents.restore([]) == {}
+
+
 async def test_the_newest_counters_are_of_a_grid_time_that_has_passed(world: World) -> None:
     newest = await newest_of(world, world.names)
 

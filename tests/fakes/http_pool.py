@@ -40,6 +40,10 @@ class HttpPool:
             given = request.headers.get("authorization", "")
             return self._response(*self.push(name, given, await request.body()))
 
+        @app.post("/v1/eviction/restore")
+        async def restore(request: Request) -> Response:
+            return self._response(*self.restore(name, request.headers.get("authorization", "")))
+
         return app
 
     def report(self, name: str, at: float | None) -> tuple[int, str]:
@@ -69,6 +73,13 @@ class HttpPool:
                 return 503, ""
             case answer:
                 assert_never(answer)
+
+    def restore(self, name: str, authorization: str) -> tuple[int, str]:
+        """Status and body of what an agent answers to `POST /v1/eviction/restore`."""
+        if authorization != f"Bearer {self._token}":
+            return 401, canonical(Refusal(reason="Unauthorized", message="wrong token"))
+        answer = self.pool.restore(name)
+        return self.report(name, None) if isinstance(answer, Accepted) else (503, "")
 
     def _at(self, report: Report, name: str, at: float) -> Report:
         found = self.pool.counters(name, at, self._now())

@@ -134,6 +134,14 @@ class Pool:
         late = self._answering(name)
         return late if isinstance(late, Unreachable) else refusal or Accepted()
 
+    def restore(self, name: str) -> Accepted | Refused | Unreachable:
+        """What `POST /v1/eviction/restore` answers."""
+        agent = self._answering(name)
+        if isinstance(agent, Unreachable):
+            return agent
+        agent.fallback = None
+        return Accepted()
+
     def newest(self, name: str, now: float) -> Counters | Missing:
         """The counters at the newest grid time."""
         return self.counters(name, now // GRID_SECONDS * GRID_SECONDS, now)
@@ -174,6 +182,7 @@ class Pool:
             policy_uid=agent.policy_uid,
             lease_remaining_seconds=None if ends is None else (ends - now) / self.settings.speed,
             lease_lapses=agent.lapses,
+            fallback_rules=agent.last_push.fallback_rules if agent.last_push is not None else None,
         )
 
     def _settle(self, agent: SimAgent, now: float) -> None:
@@ -264,6 +273,10 @@ class FakeAgents:
         """Push to the pool."""
         now = self._clock.now().timestamp()
         return {name: self._pool.push(name, push, now) for name, push in pushes.items()}
+
+    async def restore(self, agents: Sequence[str]) -> Mapping[str, Accepted | Refused | Unreachable]:
+        """Ask the pool's agents."""
+        return {name: self._pool.restore(name) for name in agents}
 
 
 class FakeMetrics:

@@ -131,6 +131,13 @@ def test_any_annotation_is_a_command_or_told_to_be_none(value: str) -> None:
         assert (name, annotations[key]) == ("chat", held)
 
 
+@pytest.mark.parametrize(("value", "target"), [("all", ""), ("", ""), ("yes", ""), (" chat-0 ", "chat-0")])
+def test_the_annotation_to_restore_names_an_agent_or_all(value: str, target: str) -> None:
+    (command,), bad = commands_in(Metadata(name="chat", annotations={"kvtune.dev/restore": value}))
+
+    assert (command.verb, command.target, bad) == (Verb.RESTORE, target, ())
+
+
 def test_an_annotation_is_removed_from_the_version_that_was_read_whatever_its_value() -> None:
     steps = annotation_removed(Metadata(name="chat", resource_version="7"), "kvtune.dev/try")
 

@@ -11,8 +11,9 @@ from kvtune_api.knobs import CacheConfig, point
 from kvtune_api.knobs import config as config_of
 from kvtune_api.names import Phase
 from kvtune_api.policy import Mode
-from kvtune_api.wire import Push, Report, Role
+from kvtune_api.wire import FallbackRules, Push, Report, Role
 from kvtune_tuner.draft import Draft, runs
+from kvtune_tuner.fallback import fallback_rules
 from kvtune_tuner.promote import promoted_agents
 from kvtune_tuner.space import live_knobs
 from kvtune_tuner.switching import candidates_of
@@ -71,7 +72,8 @@ def pushes(draft: Draft) -> dict[str, Push]:
         )
         if _due(draft, report, wanted):
             known = _known(report, wanted.config)  # who knows none of it is told all of it, and refuses
-            found[name] = _push(draft, replace(wanted, config=known) if point(known) else wanted)
+            rules = fallback_rules(draft.seen.policy.spec, report)
+            found[name] = _push(draft, replace(wanted, config=known) if point(known) else wanted, rules)
     return found
 
 
@@ -87,6 +89,8 @@ def _due(draft: Draft, report: Report, wanted: Wanted) -> bool:
     running = report.running
     if running.role is not wanted.role or not runs(report, wanted.config):
         return True
+    if running.fallback_rules != fallback_rules(draft.seen.policy.spec, report):
+        return True
     if wanted.role is Role.INCUMBENT:
         return False
     if (running.generation, running.policy_uid) != (draft.status.push_generation, _uid(draft)):
@@ -95,7 +99,7 @@ def _due(draft: Draft, report: Report, wanted: Wanted) -> bool:
     return left is None or left <= RENEW_BELOW * lease_seconds(draft) or running.token != draft.seen.token
 
 
-def _push(draft: Draft, wanted: Wanted) -> Push:
+def _push(draft: Draft, wanted: Wanted, rules: FallbackRules | None) -> Push:
     return Push(
         role=wanted.role,
         generation=draft.status.push_generation,
@@ -103,6 +107,7 @@ def _push(draft: Draft, wanted: Wanted) -> Push:
         policy_uid=_uid(draft),
         config=wanted.config,
         lease_seconds=lease_seconds(draft) if wanted.role is Role.CANDIDATE else None,
+        fallback_rules=rules,
     )
 
 

@@ -48,6 +48,8 @@ class Draft:
 
     events: tuple[Event, ...] = ()
     done: tuple[Command, ...] = ()
+    restores: tuple[str, ...] = ()
+    """Agents that are to run the eviction policy asked for again."""
 
     @property
     def now_s(self) -> float:

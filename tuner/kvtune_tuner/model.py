@@ -22,11 +22,16 @@ class Verb(StrEnum):
     RESUME = "resume"
     APPROVE = "approve"
     TRY = "try"
+    RESTORE = "restore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One wish of a user. `target` names an experiment (abort, approve) or is empty for the running one."""
+    """One wish of a user.
+
+    `target` names an experiment (abort, approve), or is empty for the running one; an agent (restore), or is
+    empty for all.
+    """
 
     id: str
     verb: Verb
@@ -194,3 +199,5 @@ class Plan:
     pushes: Mapping[str, Push]
     events: tuple[Event, ...] = ()
     done: tuple[Command, ...] = ()
+    restores: tuple[str, ...] = ()
+    """Agents to ask to run their eviction policy again after a fallback to LRU."""

@@ -31,6 +31,7 @@ from kvtune_tuner.draft import (
     with_warning,
 )
 from kvtune_tuner.epochs import progressed
+from kvtune_tuner.fallback import with_restores
 from kvtune_tuner.finish import recorded, restoring
 from kvtune_tuner.model import Command, Plan, Seen, Verb
 from kvtune_tuner.observe import converged, observed
@@ -90,6 +91,7 @@ def _plan(draft: Draft, *, with_pushes: bool) -> Plan:
         pushes=pushes(draft) if with_pushes else {},
         events=draft.events,
         done=draft.done,
+        restores=draft.restores,
     )
 
 
@@ -200,6 +202,8 @@ def _commanded(draft: Draft, command: Command) -> Draft:
                 return with_warning(draft, Reason.NOT_AVAILABLE, f"approve {command.target}: {why}")
             draft = with_record(draft, replace(draft.live.status, approved=True))
             return begin_promotion(draft, Turn.APPROVED)
+        case Verb.RESTORE:
+            return with_restores(draft, command.target)
         case Verb.TRY:
             raise AssertionError("handled above")
 

@@ -44,6 +44,11 @@ class GuardedPolicy:
             self._wanted, self._counts = wanted, counts
             self._guard = PolicyGuard(self._rules, now)
 
+    def judge_by(self, rules: GuardRules, now: float) -> None:
+        """Take other rules from `now` on."""
+        self._rules = rules
+        self._guard.judge_by(rules, now)
+
     def observe(self, now: float, counts: ReuseHistogram) -> bool:
         """Look at the reuse since the last look; say whether `policy` has changed."""
         window = self._rules.window_seconds

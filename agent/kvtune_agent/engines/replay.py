@@ -20,9 +20,9 @@ from kvtune_agent.engines.guarded import GuardedPolicy
 from kvtune_agent.engines.load import load_of
 from kvtune_agent.engines.reuse_window import ReuseWindow
 from kvtune_agent.engines.rows import QueueTimes, row_of, snapshot_of
-from kvtune_agent.engines.translate import own_values, settings_of
+from kvtune_agent.engines.translate import geometry_of, guard_rules, own_values, settings_of
 from kvtune_api.knobs import CacheConfig, Knob, point
-from kvtune_api.wire import GRID_SECONDS, Fallback, Geometry, KnobSupport, Load, ReuseAges
+from kvtune_api.wire import GRID_SECONDS, Fallback, FallbackRules, Geometry, KnobSupport, Load, ReuseAges
 from kvtune_cache.constants import EngineConstants
 from kvtune_cache.guard import GuardRules
 from kvtune_cache.serving import ServingModel
@@ -50,14 +50,13 @@ class ReplayEngine:
         guard: GuardRules | None = None,
         serving: Callable[[EngineConstants, CacheSettings], ServingModel] = ServingModel,
     ) -> None:
-        """Start empty with a complete configuration; raises `SpecError` as `check` does and for unset
-        knobs. `serving` makes the model, empty."""
+        """Start empty; raises `SpecError` as `check` does and for unset knobs. `serving` makes the model."""
         self._constants = constants
         self._clock = clock
         self._keep_seconds = keep_seconds
         self._own = own_values(config)
         self._settings = settings_of(self._own, constants)
-        self._rules = guard if guard is not None else GuardRules()
+        self._rules = self._own_rules = guard if guard is not None else GuardRules()
         self._serving = serving
         self._turn = asyncio.Lock()
         self._pending = 0
@@ -84,11 +83,7 @@ class ReplayEngine:
     @property
     def geometry(self) -> Geometry:
         """Block sizes of the preset."""
-        return Geometry(
-            block_tokens=self._constants.block_tokens,
-            block_bytes=self._constants.block_bytes,
-            device_blocks=self._constants.device_blocks,
-        )
+        return geometry_of(self._constants)
 
     @property
     def supports(self) -> tuple[KnobSupport, ...]:
@@ -129,6 +124,11 @@ class ReplayEngine:
         self._settings = self._translated(config)
         self._guarded.ask(self._settings.policy, self._model.now_s, self._model.reuse.snapshot())
         self._put_in_force()
+
+    def fall_back_by(self, rules: FallbackRules | None) -> None:
+        """Judge the policy by these rules from now on; None: by the start's."""
+        self._rules = guard_rules(rules, self._own_rules)
+        self._guarded.judge_by(self._rules, self._model.now_s)
 
     def restore(self) -> bool:
         """Run the policy asked for again; False where it runs already."""

@@ -1,10 +1,12 @@
-"""A configuration as a serving model takes it: seconds, ratio, whole blocks, a policy by its name."""
+"""Between words of the wire and the model's: seconds, ratio, whole blocks, a policy by its name, rules."""
 
 from collections.abc import Mapping
 
 from kvtune_api.errors import Problem, SpecError
 from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, point, policy_of
+from kvtune_api.wire import FallbackRules, Geometry
 from kvtune_cache.constants import EngineConstants
+from kvtune_cache.guard import GuardRules
 from kvtune_cache.tiers import CacheSettings
 
 OWN = CacheConfig(eviction_policy=EvictionPolicy.LRU, store_threshold=1)
@@ -20,6 +22,26 @@ def own_values(config: CacheConfig) -> Mapping[Knob, float]:
             *(Problem(f"config.{knob}", "is required to start the replay engine") for knob in unset)
         )
     return values
+
+
+def geometry_of(constants: EngineConstants) -> Geometry:
+    """The block sizes of an engine."""
+    return Geometry(
+        block_tokens=constants.block_tokens,
+        block_bytes=constants.block_bytes,
+        device_blocks=constants.device_blocks,
+    )
+
+
+def guard_rules(rules: FallbackRules | None, own: GuardRules) -> GuardRules:
+    """The rules of a guard; without any its own."""
+    if rules is None:
+        return own
+    return GuardRules(
+        least_reuse_rate=rules.least_reuse_rate or None,
+        window_seconds=rules.over_seconds,
+        quiet_seconds=rules.return_after_seconds,
+    )
 
 
 def settings_of(values: Mapping[Knob, float], constants: EngineConstants) -> CacheSettings:

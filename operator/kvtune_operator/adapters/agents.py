@@ -5,7 +5,7 @@ In a cluster agents have names of their own; pods.py finds them and says where e
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -25,6 +25,10 @@ AddressOf = Callable[[str], str | Unreachable]
 """Where an agent is, by its name: `http(s)://host:port`, or why that is not known."""
 
 UNAUTHORIZED = 401
+
+_Taken = Accepted | Refused | Unreachable
+_Write = Callable[[str, str, Mapping[str, str]], Awaitable[_Taken]]
+"""Write to an agent at an address with these headers."""
 
 
 def itself(agent: str) -> str:
@@ -115,35 +119,47 @@ class HttpAgents(Agents):
 
         Where agents refuse the token it is read anew, and if it has changed they are asked once more.
         """
-        if not pushes:
+        bodies = {push: canonical(push).encode() for push in set(pushes.values())}
+
+        async def put(agent: str, address: str, headers: Mapping[str, str]) -> _Taken:
+            url, body = f"{address}/v1/config", bodies[pushes[agent]]
+            answer = await self._fetcher.put(url, body, limit_bytes=REPORT_BYTES, headers=headers)
+            return answer if isinstance(answer, Unreachable) else _taken(f"PUT {url}", answer, Running)
+
+        return await self._authorized(tuple(pushes), put)
+
+    async def restore(self, agents: Sequence[str]) -> Mapping[str, Accepted | Refused | Unreachable]:
+        """Let each agent run its eviction policy again; the token is that of `push`."""
+
+        async def post(_agent: str, address: str, headers: Mapping[str, str]) -> _Taken:
+            url = f"{address}/v1/eviction/restore"
+            answer = await self._fetcher.post(url, b"", limit_bytes=REPORT_BYTES, headers=headers)
+            return answer if isinstance(answer, Unreachable) else _taken(f"POST {url}", answer, Report)
+
+        return await self._authorized(agents, post)
+
+    async def _authorized(self, agents: Sequence[str], write: _Write) -> dict[str, _Taken]:
+        """Write to agents with the token; those that refuse it are asked once more when there is another."""
+        if not agents:
             return {}
         token = await self._token.current()
-        answers = await self._sent(pushes, token)
+        answers = await self._written(agents, write, token)
         refused = [agent for agent, answer in answers.items() if _is_unauthorized(answer)]
         newer = await self._token.current(refused=token) if refused else token
         if newer == token:
             return answers
-        return answers | await self._sent({agent: pushes[agent] for agent in refused}, newer)
+        return answers | await self._written(refused, write, newer)
 
-    async def _sent(
-        self, pushes: Mapping[str, Push], token: str
-    ) -> dict[str, Accepted | Refused | Unreachable]:
-        headers = {"Authorization": f"Bearer {token}"}
-        bodies = {push: canonical(push).encode() for push in set(pushes.values())}
-
-        async def send(agent: str) -> Accepted | Refused | Unreachable:
+    async def _written(self, agents: Sequence[str], write: _Write, token: str) -> dict[str, _Taken]:
+        async def one(agent: str) -> _Taken:
             address = self._address_of(agent)
             if isinstance(address, Unreachable):
                 return address
             if not self._insecure and (trouble := exposes_token(address)):
                 return Unreachable(message=trouble)
-            url = f"{address}/v1/config"
-            answer = await self._fetcher.put(
-                url, bodies[pushes[agent]], limit_bytes=REPORT_BYTES, headers=headers
-            )
-            return answer if isinstance(answer, Unreachable) else _pushed(f"PUT {url}", answer)
+            return await write(agent, address, {"Authorization": f"Bearer {token}"})
 
-        return await self._fetcher.for_each(tuple(pushes), send)
+        return await self._fetcher.for_each(tuple(agents), one)
 
 
 async def fetch_report(
@@ -196,10 +212,10 @@ def _is_unauthorized(answer: Accepted | Refused | Unreachable) -> bool:
     return isinstance(answer, Refused) and answer.status == UNAUTHORIZED
 
 
-def _pushed(what: str, answer: Answer) -> Accepted | Refused | Unreachable:
+def _taken(what: str, answer: Answer, body: type[Running] | type[Report]) -> _Taken:
     if answer.status == 200:
         try:
-            parse_json(Running, answer.body)
+            parse_json(body, answer.body)
         except SpecError as error:
             return _nonsense(what, answer, error)
         return Accepted()

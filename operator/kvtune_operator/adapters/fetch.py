@@ -153,9 +153,20 @@ class Fetcher:
         self, url: str, body: bytes, *, limit_bytes: int, headers: Mapping[str, str]
     ) -> Answer | Unreachable:
         """PUT JSON and return an answer of any status; raise `Unavailable` where nobody can be trusted."""
+        return await self._write("PUT", url, body, limit_bytes, headers)
+
+    async def post(
+        self, url: str, body: bytes, *, limit_bytes: int, headers: Mapping[str, str]
+    ) -> Answer | Unreachable:
+        """POST JSON, as `put` does."""
+        return await self._write("POST", url, body, limit_bytes, headers)
+
+    async def _write(
+        self, method: str, url: str, body: bytes, limit_bytes: int, headers: Mapping[str, str]
+    ) -> Answer | Unreachable:
         content = {"Content-Type": "application/json", "Accept": "application/json", **headers}
         async with self._puts.slot(_caller()):
-            return await self._exchange("PUT", url, limit_bytes, content, body) or self._late("PUT", url)
+            return await self._exchange(method, url, limit_bytes, content, body) or self._late(method, url)
 
     async def _noted(
         self, whose: str, url: str, limit_bytes: int, headers: Mapping[str, str]

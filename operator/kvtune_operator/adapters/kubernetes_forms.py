@@ -17,6 +17,7 @@ from kvtune_api.metadata import Metadata
 from kvtune_api.names import (
     ANNOTATION_ABORT,
     ANNOTATION_APPROVE,
+    ANNOTATION_RESTORE,
     ANNOTATION_RESUME,
     ANNOTATION_TRY,
     API_VERSION,
@@ -43,9 +44,14 @@ _VERBS = {
     ANNOTATION_ABORT: Verb.ABORT,
     ANNOTATION_APPROVE: Verb.APPROVE,
     ANNOTATION_RESUME: Verb.RESUME,
+    ANNOTATION_RESTORE: Verb.RESTORE,
     ANNOTATION_TRY: Verb.TRY,
 }
 """Annotations are in no order of time; what ends something comes first."""
+
+
+EVERY_AGENT = ("all", "yes", "true")
+"""Values of the annotation to restore that name no agent."""
 
 
 class UnreadableStatus(Unavailable):
@@ -243,7 +249,9 @@ def commands_in(metadata: Metadata) -> tuple[tuple[Command, ...], tuple[BadWish,
             continue
         wish = f"{metadata.name} {key}={value}"
         if verb is not Verb.TRY:
-            target = value.strip() if verb in (Verb.ABORT, Verb.APPROVE) else ""
+            target = value.strip() if verb in (Verb.ABORT, Verb.APPROVE, Verb.RESTORE) else ""
+            if verb is Verb.RESTORE and target.lower() in EVERY_AGENT:
+                target = ""
             found.append(Command(id=wish, verb=verb, target=target))
             continue
         try:

@@ -80,6 +80,10 @@ class PodAgents(Agents):
         """Send each agent its configuration; raise `Unavailable` when there is no token to send."""
         return await self._http().push(pushes)
 
+    async def restore(self, agents: Sequence[str]) -> Mapping[str, Accepted | Refused | Unreachable]:
+        """Let agents run their eviction policy again; raise `Unavailable` when there is no token to send."""
+        return await self._http().restore(agents)
+
     def address_of(self, agent: str) -> str | Unreachable:
         """Where an agent's pod serves, or why that is not known."""
         pod = self._view.pods.record(agent)
