@@ -74,7 +74,7 @@ def _hints(explained: Explained) -> Table:
 
 
 def _with_hints(explained: Explained) -> Table:
-    table = _table(f"Points that such hints bring {OURS}, simulated", explained)
+    table = _table(f"Points that hints on sessions (back when, or over) bring {OURS}, simulated", explained)
     ours = explained.of(OURS)
     assert ours is not None
     for accuracy, rates in explained.with_hints.items():

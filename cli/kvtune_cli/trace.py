@@ -133,7 +133,7 @@ def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: Outpu
     if outputs.plots is not None:
         from kvtune_lab.stats.plots import trace_figures
 
-        figures = trace_figures(worked_out)
+        figures = trace_figures(worked_out, report)
     _put(path, report, class_rows(report), figures, outputs)
 
 

@@ -24,7 +24,7 @@ _SHORT: Mapping[Law, str] = MappingProxyType(
 def print_report(report: Report) -> None:
     """Print the classes, the laws of their intervals, and the whole."""
     classes = (*report.classes, report.whole)
-    _print(class_table(classes), law_table(classes), _whole(report))
+    _print(class_table(classes), law_table(classes), demand_table(classes), _whole(report))
 
 
 def print_arrivals(report: ArrivalReport) -> None:
@@ -33,7 +33,8 @@ def print_arrivals(report: ArrivalReport) -> None:
     _add(table, "requests", f"{report.requests:,.0f} in {_time(report.duration_seconds)}")
     if report.prompt_tokens is not None and report.output_tokens is not None:
         _add(table, "tokens", f"{report.prompt_tokens:,} of prompts, {report.output_tokens:,} of answers")
-    _add_spikes(table, report.spikes)
+    if report.spikes is not None:
+        _add_spikes(table, report.spikes)
     if report.clients is not None:
         _add(table, "client skew", _skew(report.clients, "clients", "requests"))
     _print(table)
@@ -86,9 +87,36 @@ def _law_cells(stats: ClassStats) -> list[str]:
     return [best.law, f"{best.shape:.3g}", _time(best.scale_seconds), *(distances[law] for law in _SHORT)]
 
 
+def demand_table(classes: Iterable[ClassStats]) -> Table:
+    """A line for each class: its users, its working sets in blocks, how its requests arrive."""
+    heads = ("users", "90 % of\nreuse by", "set,\nmean", "set,\npeak", "a min,\nmean", "peak", "disp.")
+    table = _by_class("Users, working sets and arrivals by class", heads)
+    for stats in classes:
+        skew, held, spikes = stats.demand.skew, stats.demand.working_set, stats.demand.spikes
+        table.add_row(
+            stats.name,
+            *((NOT_KNOWN,) * 2 if skew is None else (f"{skew.users:,}", _percent(skew.users_share_of_reuse))),
+            f"{held.mean_blocks:,.0f}",
+            f"{held.peak_blocks:,.0f}",
+            *((NOT_KNOWN,) * 3 if spikes is None else _arrival_cells(spikes)),
+        )
+    return table
+
+
+def _arrival_cells(spikes: Spikes) -> tuple[str, str, str]:
+    index = spikes.index_of_dispersion
+    return (
+        f"{spikes.mean_per_bin:,.3g}",
+        f"{spikes.peak_per_bin:,.0f}",
+        NOT_KNOWN if index is None else f"{index:.2f}",
+    )
+
+
 def _whole(report: Report) -> Table:
     table = _facts(f"The whole trace ({report.format}, blocks of {report.block_tokens} tokens)")
-    whole, held = report.whole, report.working_set
+    whole, demand = report.whole, report.whole.demand
+    held = demand.working_set
+    assert demand.skew is not None and demand.spikes is not None, "a trace has a request"
     _add(table, "requests", f"{whole.requests:,} in {_time(report.duration_seconds)}")
     _add(table, "blocks", f"{whole.references:,} touched, {held.distinct_blocks:,} distinct")
     _add(
@@ -97,8 +125,8 @@ def _whole(report: Report) -> Table:
         f"hits {_percent(whole.prefix_match_rate)} % of tokens, last half "
         f"{_percent(report.prefix_match_rate_last_half)} %",
     )
-    users = "sessions (inferred from prefixes)" if report.skew.inferred else "sessions"
-    _add(table, "user skew", _skew(report.skew, users, "reused tokens"))
+    users = "sessions (inferred from prefixes)" if demand.skew.inferred else "sessions"
+    _add(table, "user skew", _skew(demand.skew, users, "reused tokens"))
     _add(
         table,
         f"working set, {_time(held.window_seconds)}",
@@ -109,7 +137,7 @@ def _whole(report: Report) -> Table:
             in_bytes(n * held.bytes_per_block) for n in (held.peak_blocks, held.distinct_blocks)
         )
         _add(table, "in bytes", f"peak {peak}, all distinct {distinct}")
-    _add_spikes(table, report.spikes)
+    _add_spikes(table, demand.spikes)
     under = f"a TTL of {_time(report.residency_ttl_seconds)}"
     if report.lru_blocks is not None:
         under = f"an LRU of {report.lru_blocks:,} blocks (as {under})"
@@ -152,7 +180,7 @@ def _add_spikes(table: Table, spikes: Spikes) -> None:
         table,
         f"arrivals, {bins}",
         f"mean {spikes.mean_per_bin:,.1f}, peak {spikes.peak_per_bin:,.0f} "
-        f"({spikes.peak_over_mean:.1f} x mean)",
+        f"({spikes.peak_over_mean:.1f} x mean) after {_time(spikes.peak_at_seconds)}",
     )
     if spikes.index_of_dispersion is not None:
         _add(table, "index of dispersion", f"{spikes.index_of_dispersion:.2f} (independent arrivals: 1)")

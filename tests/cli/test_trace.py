@@ -9,9 +9,13 @@ import pytest
 from rich.console import Console
 
 from kvtune_cli.exits import ExitCode
-from kvtune_cli.trace_text import class_table, law_table
+from kvtune_cli.trace_text import class_table, demand_table, law_table
+from kvtune_lab.stats.arrivals import Spikes
+from kvtune_lab.stats.demand import Demand
 from kvtune_lab.stats.intervals import Fit, Intervals, Law
 from kvtune_lab.stats.report import ClassStats
+from kvtune_lab.stats.skew import Skew
+from kvtune_lab.stats.working_set import WorkingSet
 from tests.cli.command_line import as_json, kvtune
 
 Capture = pytest.CaptureFixture[str]
@@ -78,8 +82,31 @@ def test_tables_keep_every_column_in_80_columns() -> None:
         prefix_match_rate=0.953,
         intervals=intervals,
         wasted_share=0.744,
+        demand=Demand(
+            skew=Skew(users=107_373, reusing_users=9, users_share_of_reuse=0.521, inferred=True),
+            working_set=WorkingSet(
+                distinct_blocks=1_191_186,
+                window_seconds=600,
+                windows=9,
+                mean_blocks=335_755,
+                p95_blocks=336_527,
+                peak_blocks=347_325,
+                bytes_per_block=None,
+            ),
+            spikes=Spikes(
+                bin_seconds=60,
+                bins=9,
+                mean_per_bin=1_203.9,
+                peak_per_bin=12_247,
+                peak_over_mean=1.2,
+                peak_at_seconds=60,
+                index_of_dispersion=132.89,
+                gap_variation=None,
+            ),
+        ),
     )
-    for table, last in ((class_table([stats]), "74.4"), (law_table([stats]), "0.109")):
+    tables = ((class_table, "74.4"), (law_table, "0.109"), (demand_table, "132.89"))
+    for table, last in ((make([stats]), last) for make, last in tables):
         console = Console(width=80, file=StringIO(), record=True)
         console.print(table)
         line = next(line for line in console.export_text().splitlines() if line.startswith("sub-agent"))
@@ -93,11 +120,11 @@ def test_all_of_it_as_json(trace: Path, capsys: Capture) -> None:
     assert found["format"] == "mooncake"
     assert found["whole"]["requests"] == 100
     assert found["whole"]["references"] == 400
-    assert found["working_set"]["bytes_per_block"] == 1 << 20
-    assert found["working_set"]["distinct_gib"] == pytest.approx(201 / 1024)
+    assert found["whole"]["demand"]["working_set"]["bytes_per_block"] == 1 << 20
+    assert found["whole"]["demand"]["working_set"]["distinct_gib"] == pytest.approx(201 / 1024)
     assert [each["name"] for each in found["classes"]] == ["turn 1", "turn 2"]
     assert found["classes"][1]["prefix_match_rate"] == pytest.approx(0.6)
-    assert found["skew"] == {
+    assert found["whole"]["demand"]["skew"] == {
         "users": 50,
         "reusing_users": 50,
         "users_share_of_reuse": pytest.approx(0.9, abs=0.03),
@@ -116,7 +143,7 @@ def test_plots_and_parquet(suffix: str, magic: bytes, trace: Path, tmp_path: Pat
     plots, table = tmp_path / "plots", tmp_path / "t.parquet"
     args = ("--plots", plots, "--plot-format", suffix, "--parquet", table, "--model-shape", "llama-3.1-8b")
     assert kvtune("trace", "stats", trace, *args) == ExitCode.OK
-    names = ["arrivals", "reuse-intervals", "users", "working-set"]
+    names = ["arrivals", "classes", "reuse-intervals", "users", "working-set"]
     assert sorted(path.name for path in plots.iterdir()) == [f"trace-{name}.{suffix}" for name in names]
     assert all(path.read_bytes().startswith(magic) for path in plots.iterdir())
     rows = pq.read_table(table).to_pylist()
@@ -153,6 +180,7 @@ def test_a_trace_without_any_reuse_is_told_without_laws(tmp_path: Path, capsys: 
     assert "1 sessions (inferred from prefixes), no reused tokens" in capsys.readouterr().out
     assert {each.name for each in (tmp_path / "p").iterdir()} == {
         "trace-arrivals.png",
+        "trace-classes.png",
         "trace-working-set.png",
     }
 

@@ -18,6 +18,9 @@ class Spikes:
     mean_per_bin: float
     peak_per_bin: float
     peak_over_mean: float
+    peak_at_seconds: float
+    """Where the bin with the most begins, the first of them."""
+
     index_of_dispersion: float | None
     """Variance over mean of the counts: 1 for independent arrivals; None for a single bin, or rates."""
 
@@ -25,16 +28,23 @@ class Spikes:
     """Coefficient of variation of the gaps between requests: 1 for independent arrivals."""
 
 
-def counts_per_bin(times: Reals, bin_seconds: float = BIN_SECONDS) -> Reals:
-    """Requests in each bin from second 0; a last bin that is not full is left out, unless it is the only."""
-    edges = max(int(float(times[-1]) // bin_seconds), 1)
+def counts_per_bin(
+    times: Reals, bin_seconds: float = BIN_SECONDS, *, until_seconds: float | None = None
+) -> Reals:
+    """Requests in each bin from second 0 until a time, at first that of the last request.
+
+    A last bin that is not full is left out, unless it is the only one.
+    """
+    edges = max(int((float(times[-1]) if until_seconds is None else until_seconds) // bin_seconds), 1)
     counts = np.bincount((times // bin_seconds).astype(np.int64), minlength=edges)[:edges]
     return counts.astype(np.float64)
 
 
-def spikes_of(times: Reals) -> Spikes:
-    """Describe arrivals in seconds from 0, in order."""
-    counts = counts_per_bin(times)
+def spikes_of(times: Reals, *, until_seconds: float | None = None) -> Spikes | None:
+    """Describe arrivals in seconds from 0, in order; None where no full bin holds one."""
+    counts = counts_per_bin(times, until_seconds=until_seconds)
+    if not counts.any():
+        return None
     gaps = np.diff(times)
     steady = len(gaps) == 0 or gaps.mean() == 0
     spikes = _spikes(counts, BIN_SECONDS)
@@ -60,6 +70,7 @@ def _spikes(counts: Reals, bin_seconds: float) -> Spikes:
         mean_per_bin=mean,
         peak_per_bin=float(counts.max()),
         peak_over_mean=float(counts.max()) / mean,
+        peak_at_seconds=int(counts.argmax()) * bin_seconds,
         index_of_dispersion=None,
         gap_variation=None,
     )

@@ -10,8 +10,11 @@ def document(report: Report | ArrivalReport) -> dict[str, Any]:
     """Everything, nested, as JSON takes it."""
     data = asdict(report)
     if isinstance(report, Report):
-        sizes = {"distinct_gib": report.working_set.distinct_gib, "peak_gib": report.working_set.peak_gib}
-        data["working_set"] |= sizes
+        for stats, found in zip(
+            (report.whole, *report.classes), (data["whole"], *data["classes"]), strict=True
+        ):
+            held = stats.demand.working_set
+            found["demand"]["working_set"] |= {"distinct_gib": held.distinct_gib, "peak_gib": held.peak_gib}
     return data
 
 
@@ -36,6 +39,7 @@ def _class_row(stats: ClassStats) -> dict[str, Any]:
         "median_seconds": intervals.median_seconds,
         "p90_seconds": intervals.p90_seconds,
         "best_fit": intervals.fits[0].law.value if intervals.fits else None,
+        **_demand(stats),
     }
     for law in ("exponential", "lognormal", "weibull", "gamma"):
         fit = next((fit for name, fit in fits.items() if name == law), None)
@@ -45,9 +49,25 @@ def _class_row(stats: ClassStats) -> dict[str, Any]:
     return row
 
 
+def _demand(stats: ClassStats) -> dict[str, Any]:
+    skew, held, spikes = stats.demand.skew, stats.demand.working_set, stats.demand.spikes
+    return {
+        "users": None if skew is None else skew.users,
+        "users_share_of_reuse": None if skew is None else skew.users_share_of_reuse,
+        "distinct_blocks": held.distinct_blocks,
+        "working_set_mean_blocks": held.mean_blocks,
+        "working_set_p95_blocks": held.p95_blocks,
+        "working_set_peak_blocks": held.peak_blocks,
+        "arrivals_mean_per_bin": None if spikes is None else spikes.mean_per_bin,
+        "arrivals_peak_per_bin": None if spikes is None else spikes.peak_per_bin,
+        "arrivals_index_of_dispersion": None if spikes is None else spikes.index_of_dispersion,
+    }
+
+
 def arrival_row(report: ArrivalReport) -> dict[str, Any]:
     """One flat row."""
     row = {
         name: value for name, value in asdict(report).items() if name not in ("spikes", "clients", "notes")
     }
-    return row | {f"arrivals_{name}": value for name, value in asdict(report.spikes).items()}
+    spikes = {} if report.spikes is None else asdict(report.spikes)
+    return row | {f"arrivals_{name}": value for name, value in spikes.items()}

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from kvtune_lab.readers.loaded import Arrivals, ClientRates, Format, Loaded, Reals
 from kvtune_lab.stats.arrivals import Spikes, spikes_of, spikes_of_rates
 from kvtune_lab.stats.classes import Classes, classes_of
+from kvtune_lab.stats.demand import Demand, Demands
 from kvtune_lab.stats.intervals import Intervals, describe
 from kvtune_lab.stats.residency import Residency, characteristic_seconds, under_ttl
 from kvtune_lab.stats.reuse import known_prefixes, next_requests, requests_of, tokens_before
 from kvtune_lab.stats.skew import Skew, skew_of
 from kvtune_lab.stats.turns import conversations
-from kvtune_lab.stats.working_set import WorkingSet, working_set_of
 
 INTERVAL_SAMPLES = 2_000_000
 """Of more references so many, drawn with a fixed seed, are asked for their intervals."""
@@ -59,6 +59,7 @@ class ClassStats:
 
     intervals: Intervals
     wasted_share: float | None
+    demand: Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +72,6 @@ class Report:
     whole: ClassStats
     prefix_match_rate_last_half: float
     classes: tuple[ClassStats, ...]
-    skew: Skew
-    working_set: WorkingSet
-    spikes: Spikes
     residency_ttl_seconds: float
     lru_blocks: int | None
     sampled_references: int
@@ -90,7 +88,7 @@ class ArrivalReport:
     requests: float
     prompt_tokens: int | None
     output_tokens: int | None
-    spikes: Spikes
+    spikes: Spikes | None
     clients: Skew | None
     notes: tuple[str, ...]
     skipped: int
@@ -149,6 +147,14 @@ class TraceStats:
         self._found = known_prefixes(loaded.requests)
         self.hit_tokens: Reals = (self._tokens[heads + self._found] - self._tokens[heads]).astype(np.float64)
         self.sample = self._sampled()
+        per_token = options.bytes_per_token
+        self._demands = Demands(
+            loaded=loaded,
+            talks=self.talks,
+            hit_tokens=self.hit_tokens,
+            window_seconds=options.window_seconds,
+            bytes_per_block=None if per_token is None else per_token * loaded.block_tokens,
+        )
 
     def report(self) -> Report:
         """Put it all together."""
@@ -156,7 +162,6 @@ class TraceStats:
         kept = self._residency()
         count = len(self.hit_tokens)
         last = np.asarray(self._requests.starts)[count // 2]
-        per_token = options.bytes_per_token
         return Report(
             format=loaded.format,
             block_tokens=loaded.block_tokens,
@@ -166,14 +171,6 @@ class TraceStats:
                 self.hit_tokens[count // 2 :].sum(), self._tokens[-1] - self._tokens[last]
             ),
             classes=tuple(self._class(k, kept) for k in range(len(self.classes.names))),
-            skew=skew_of(self.talks.sessions, self.hit_tokens, inferred=self.talks.inferred),
-            working_set=working_set_of(
-                self._requests,
-                loaded.distinct_blocks,
-                options.window_seconds,
-                None if per_token is None else per_token * loaded.block_tokens,
-            ),
-            spikes=spikes_of(np.asarray(self._requests.times)),
             residency_ttl_seconds=kept.ttl_seconds,
             lru_blocks=options.lru_blocks,
             sampled_references=len(self.sample.seconds),
@@ -197,6 +194,7 @@ class TraceStats:
             prefix_match_rate=_share(self.hit_tokens.sum(), self._tokens[-1]),
             intervals=describe(seconds[np.isfinite(seconds)]),
             wasted_share=kept.wasted_share,
+            demand=self._demands.of_whole(),
         )
 
     def _class(self, k: int, kept: Residency) -> ClassStats:
@@ -214,6 +212,7 @@ class TraceStats:
             prefix_match_rate=_share(hit, tokens),
             intervals=describe(self.seconds_of(k)),
             wasted_share=float(kept.wasted[k]) / held if held else None,
+            demand=self._demands.of_class(self.classes, k),
         )
 
     def _class_tokens(self, k: int, mine: NDArray[np.bool_]) -> tuple[int, float]:

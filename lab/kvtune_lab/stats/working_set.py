@@ -3,9 +3,21 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kvtune_cache.requests import Requests
-from kvtune_lab.readers.loaded import Reals
+from kvtune_lab.readers.loaded import Loaded, Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some of a trace: of some requests (by number, in order) some of the blocks. None: all."""
+
+    requests: NDArray[np.int64] | None = None
+    blocks: NDArray[np.bool_] | None = None
+    """Of each distinct block whether it counts."""
+
+
+WHOLE = Part()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +49,21 @@ class WorkingSet:
         return None if self.bytes_per_block is None else blocks * self.bytes_per_block / 2**30
 
 
-def blocks_per_window(requests: Requests, distinct_blocks: int, window_seconds: float) -> Reals:
-    """Distinct blocks touched in each window from second 0."""
-    starts, blocks = np.asarray(requests.starts), np.asarray(requests.blocks)
-    windows = (np.asarray(requests.times) // window_seconds).astype(np.int32)
-    counts = np.zeros(int(windows[-1]) + 1)
-    latest = np.full(distinct_blocks, -1, np.int32)
-    for r, window in enumerate(windows.tolist()):
-        mine = blocks[starts[r] : starts[r + 1]]
-        counts[window] += np.count_nonzero(latest[mine] != window)
-        latest[mine] = window
-    return counts
+def blocks_per_window(loaded: Loaded, window_seconds: float, *, part: Part = WHOLE) -> Reals:
+    """Distinct blocks touched in each window from second 0 to the end of the trace."""
+    return _counted(loaded, window_seconds, part)[0]
 
 
 def working_set_of(
-    requests: Requests, distinct_blocks: int, window_seconds: float, bytes_per_block: int | None
+    loaded: Loaded, window_seconds: float, bytes_per_block: int | None, *, part: Part = WHOLE
 ) -> WorkingSet:
     """Describe the working sets; raises ValueError for a window that is not above 0."""
     if not window_seconds > 0:
         raise ValueError(f"window_seconds: {window_seconds} is not greater than 0")
-    counts = blocks_per_window(requests, distinct_blocks, window_seconds)
-    full = counts[: max(int(float(requests.times[-1]) // window_seconds), 1)]
+    counts, distinct = _counted(loaded, window_seconds, part)
+    full = counts[: max(int(float(loaded.requests.times[-1]) // window_seconds), 1)]
     return WorkingSet(
-        distinct_blocks=distinct_blocks,
+        distinct_blocks=distinct,
         window_seconds=window_seconds,
         windows=len(counts),
         mean_blocks=float(full.mean()),
@@ -67,3 +71,19 @@ def working_set_of(
         peak_blocks=float(counts.max()),
         bytes_per_block=bytes_per_block,
     )
+
+
+def _counted(loaded: Loaded, window_seconds: float, part: Part) -> tuple[Reals, int]:
+    """Distinct blocks in each window, and in all."""
+    starts, blocks = np.asarray(loaded.requests.starts), np.asarray(loaded.requests.blocks)
+    windows = (np.asarray(loaded.requests.times) // window_seconds).astype(np.int32)
+    counts = np.zeros(int(windows[-1]) + 1)
+    latest = np.full(loaded.distinct_blocks, -1, np.int32)
+    chosen = range(len(windows)) if part.requests is None else part.requests.tolist()
+    for r in chosen:
+        mine, window = blocks[starts[r] : starts[r + 1]], windows[r]
+        if part.blocks is not None:
+            mine = mine[part.blocks[mine]]
+        counts[window] += np.count_nonzero(latest[mine] != window)
+        latest[mine] = window
+    return counts, int(np.count_nonzero(latest >= 0))

@@ -12,7 +12,7 @@ from kvtune_lab.stats.arrivals import counts_per_bin, spikes_of, spikes_of_rates
 from kvtune_lab.stats.residency import characteristic_seconds, under_ttl
 from kvtune_lab.stats.reuse import next_requests
 from kvtune_lab.stats.skew import skew_of
-from kvtune_lab.stats.working_set import blocks_per_window, working_set_of
+from kvtune_lab.stats.working_set import Part, blocks_per_window, working_set_of
 from tests.lab.stats.traces import loaded
 
 TRACE = loaded((0, [1, 2]), (10, [1, 3]), (100, [1, 2]), (130, [4]))
@@ -31,24 +31,38 @@ def test_no_reuse_has_no_share_of_users() -> None:
 
 
 def test_working_sets_count_a_block_once_a_window() -> None:
-    counts = blocks_per_window(TRACE.requests, TRACE.distinct_blocks, 60)
+    counts = blocks_per_window(TRACE, 60)
     assert counts.tolist() == [3, 2, 1]
-    found = working_set_of(TRACE.requests, TRACE.distinct_blocks, 60, 2**20)
+    found = working_set_of(TRACE, 60, 2**20)
     assert (found.peak_blocks, found.mean_blocks, found.distinct_blocks) == (3, 2.5, 4)
     assert found.distinct_gib == pytest.approx(4 / 1024)
-    assert working_set_of(TRACE.requests, TRACE.distinct_blocks, 60, None).peak_gib is None
+    assert working_set_of(TRACE, 60, None).peak_gib is None
 
 
 def test_a_window_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="window_seconds: 0 is not greater than 0"):
-        working_set_of(TRACE.requests, TRACE.distinct_blocks, 0, None)
+        working_set_of(TRACE, 0, None)
 
 
 def test_spikes_are_told_against_the_mean() -> None:
     found = spikes_of(np.array([0.0, 1, 2, 3, 70, 130, 190, 245]))
-    assert (found.bins, found.mean_per_bin, found.peak_per_bin) == (4, 1.75, 4)
+    assert found is not None and (found.bins, found.mean_per_bin, found.peak_per_bin) == (4, 1.75, 4)
+    assert found.peak_at_seconds == 0
     assert found.peak_over_mean == pytest.approx(4 / 1.75)
     assert found.index_of_dispersion == pytest.approx(1.6875 / 1.75)
+
+
+def test_a_part_of_a_trace_is_held_against_the_time_of_all_of_it() -> None:
+    found = spikes_of(np.array([70.0, 75.0]), until_seconds=245)
+    assert found is not None and (found.bins, found.mean_per_bin, found.peak_at_seconds) == (4, 0.5, 60)
+    assert spikes_of(np.array([243.0]), until_seconds=245) is None, "in the minute that is not full"
+
+
+def test_the_working_set_of_a_part_counts_its_blocks_alone() -> None:
+    first_and_third = working_set_of(TRACE, 60, None, part=Part(requests=np.array([0, 2])))
+    assert (first_and_third.peak_blocks, first_and_third.distinct_blocks) == (2, 2)
+    one_block = np.arange(TRACE.distinct_blocks) == 0
+    assert blocks_per_window(TRACE, 60, part=Part(blocks=one_block)).tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize(("times", "counts"), [([0.0], [1]), ([0.0, 59.0], [2]), ([0.0, 60.0], [1])])
@@ -60,7 +74,7 @@ def test_a_last_minute_that_is_not_full_is_left_out_unless_it_is_all(
 
 def test_a_single_arrival_has_no_gaps() -> None:
     found = spikes_of(np.array([0.0]))
-    assert (found.index_of_dispersion, found.gap_variation) == (None, None)
+    assert found is not None and (found.index_of_dispersion, found.gap_variation) == (None, None)
 
 
 def test_rates_of_clients_are_summed_step_by_step() -> None:

@@ -31,13 +31,14 @@ def test_chat_turns_are_reused_as_the_anchors_say(traces: Path) -> None:
         assert distance(stats, Law.LOGNORMAL) == pytest.approx(lognormal, abs=6e-4), name
         assert stats.intervals.fits[0].law is Law.LOGNORMAL, name
     assert found.prefix_match_rate_last_half == pytest.approx(0.398113, abs=5e-7)
-    assert found.working_set.distinct_blocks == 182_790
+    assert found.whole.demand.working_set.distinct_blocks == 182_790
 
 
 def test_chunks_of_the_system_prompt_are_reused_as_the_anchors_say(traces: Path) -> None:
     found = TraceStats(load(traces / "ragpulse_0_trace.jsonl.gz"), Options()).report()
     prompt = found.classes[0]
-    assert (prompt.name, found.skew.users) == ("sys_prompt", 3_990)
+    users = found.whole.demand.skew
+    assert users is not None and (prompt.name, users.users) == ("sys_prompt", 3_990)
     assert prompt.ideal_reuse == pytest.approx(0.60, abs=0.005)
     assert prompt.intervals.mean_seconds == pytest.approx(326, abs=0.6)
     assert distance(prompt, Law.EXPONENTIAL) == pytest.approx(0.360, abs=6e-4)
@@ -59,4 +60,4 @@ def test_few_clients_of_servegen_send_most_of_its_requests(traces: Path) -> None
     found = arrival_report(load_arrivals(traces / "servegen_client_rates.csv.gz"))
     assert found.clients is not None
     assert found.clients.users_share_of_reuse == pytest.approx(0.10, abs=0.005)
-    assert found.spikes.index_of_dispersion is None
+    assert found.spikes is not None and found.spikes.index_of_dispersion is None
