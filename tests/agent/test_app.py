@@ -165,7 +165,8 @@ async def test_openapi_describes_every_route_and_resolves(client: httpx.AsyncCli
     for name in _references(document):
         assert name.removeprefix("#/components/schemas/") in schemas
     body = document["paths"]["/v1/config"]["put"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(body["properties"]) == {"role", "generation", "token", "policyUID", "config", "leaseSeconds"}
+    knobs = {"config", "leaseSeconds", "fallbackRules"}
+    assert set(body["properties"]) == {"role", "generation", "token", "policyUID"} | knobs
     assert body["properties"]["token"]["description"].startswith("Fencing token")
 
 

@@ -21,6 +21,9 @@ CLOCK = ("--origin", str(ORIGIN), "--speed", "600")
 SESSIONS, BLOCKS = 64, 12
 """768 blocks in turn: more than the host tier of 512, and than the device of 256."""
 
+PASS = 0.05
+"""Share of the host tier that one eviction pass frees."""
+
 FEWEST = 300
 """Requests that each policy serves."""
 
@@ -76,26 +79,32 @@ def after(client: httpx.Client, requests: float, trouble: list[str]) -> Counters
 
 
 def ask_for(client: httpx.Client, policy: EvictionPolicy, generation: int) -> None:
-    small = {"cacheTTL": "600s", "evictionRatio": 0.05, "tiers": {"hostMemory": "8Gi"}}
+    small = {"cacheTTL": "600s", "evictionRatio": PASS, "tiers": {"hostMemory": "8Gi"}}
     body = push_body(role="incumbent", generation=generation, config=small | {"evictionPolicy": policy})
     answer = client.put("/v1/config", json=body, headers=WRITE)
     assert answer.status_code == 200, answer.text
     assert answer.json()["config"]["evictionPolicy"] == policy
 
 
+def metric(client: httpx.Client, name: Name) -> float:
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    return next(sample.value for f in families for sample in f.samples if sample.name == name)
+
+
 def resident(client: httpx.Client) -> float:
     """Bytes in the host tier."""
-    families = text_string_to_metric_families(client.get("/metrics").text)
-    return next(sample.value for f in families for sample in f.samples if sample.name == Name.AGENT_HOST_USED)
+    return metric(client, Name.AGENT_HOST_USED)
 
 
 def test_every_policy_serves_hits_after_a_switch_under_traffic(tmp_path: Path) -> None:
     order = [*EvictionPolicy, *reversed(EvictionPolicy)]
-    shares = {}
+    shares, kept = {}, []
     with running_agent(tmp_path, *CLOCK) as (_process, client), under_traffic(client) as trouble:
         seen = after(client, FEWEST, trouble)
         for generation, policy in enumerate(order, 2):
+            held = resident(client)
             ask_for(client, policy, generation)
+            kept.append(resident(client) / held)
             then = after(client, (seen.requests or 0) + FEWEST, trouble)
             assert then.hit_tokens is not None and seen.hit_tokens is not None
             assert then.prompt_tokens is not None and seen.prompt_tokens is not None
@@ -103,10 +112,11 @@ def test_every_policy_serves_hits_after_a_switch_under_traffic(tmp_path: Path) -
                 then.prompt_tokens - seen.prompt_tokens
             )
             seen = then
-        last = told(client)
+        last, falls = told(client), metric(client, Name.AGENT_FALLBACK)
 
+    assert min(kept) > 1 - 3 * PASS, "three passes went on meanwhile at most"
     assert min(shares.values()) > 0.4, shares
-    assert last.fallback is None
+    assert (last.fallback, falls) == (None, 0)
     assert seen.errors == 0
 
 
