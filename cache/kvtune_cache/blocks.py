@@ -15,6 +15,9 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 Integers: TypeAlias = MutableSequence[int]
 """A list of ints, or a numpy array of int32."""
 
+Links: TypeAlias = Annotated[MutableSequence[int], "uint32"]
+"""A list of ints from 0, or a numpy array of uint32: no check for an index from the end where one is used."""
+
 Longs: TypeAlias = Annotated[MutableSequence[int], "int64"]
 """A list of ints, or a numpy array of int64."""
 
@@ -57,10 +60,10 @@ how many blocks it has pinned; from SIZES on the lengths of the lists."""
 class BlockTable(NamedTuple):
     """State of n blocks: lists or arrays of the lengths said, as `plain_table` makes them."""
 
-    before: Integers
+    before: Links
     """n + LISTS block numbers: the neighbour that is newer."""
 
-    after: Integers
+    after: Links
     """n + LISTS block numbers: the neighbour that is older."""
 
     pinned: Integers
@@ -83,32 +86,18 @@ def plain_table(blocks: int) -> BlockTable:
     """Make an empty table of lists; raises ValueError for less than one block."""
     if blocks < 1:
         raise ValueError(f"blocks: {blocks} is less than 1")
+    ends = [blocks + k for k in range(LISTS)]
     table = BlockTable(
-        before=[0] * (blocks + LISTS),
-        after=[0] * (blocks + LISTS),
+        before=[0] * blocks + ends,
+        after=[0] * blocks + ends,
         pinned=[0] * blocks,
-        where=[0] * blocks,
+        where=[NOWHERE] * blocks,
         touches=[0] * blocks,
         gone=[0] * blocks,
         state=[0] * FIELDS,
     )
-    clear(table)
-    return table
-
-
-def clear(table: BlockTable) -> None:
-    """Forget every block; the table may hold anything before."""
-    blocks = len(table.where)
-    for x in range(blocks):
-        table.pinned[x] = 0
-        table.where[x] = NOWHERE
-        table.touches[x] = 0
-    for k in range(LISTS):
-        table.before[blocks + k] = blocks + k
-        table.after[blocks + k] = blocks + k
-    for k in range(FIELDS):
-        table.state[k] = 0
     table.state[HAND] = NO_BLOCK
+    return table
 
 
 def link(table: BlockTable, x: int, k: int) -> None:
@@ -126,11 +115,7 @@ def link(table: BlockTable, x: int, k: int) -> None:
 
 def unlink(table: BlockTable, x: int) -> None:
     """Take x out of its list; it must be in one."""
-    newer, older = table.before[x], table.after[x]
-    table.after[newer] = older
-    table.before[older] = newer
-    table.state[SIZES + table.where[x] - 1] -= 1
-    table.where[x] = NOWHERE
+    take_out(table, x, table.where[x] - 1)
 
 
 def renew(table: BlockTable, x: int, k: int) -> None:
@@ -147,9 +132,36 @@ def renew(table: BlockTable, x: int, k: int) -> None:
     after[sentinel] = x
 
 
+def move(table: BlockTable, x: int, k: int, to: int) -> None:
+    """Make x, which is in list k, the newest of another list."""
+    renew(table, x, to)
+    table.where[x] = to + 1
+    table.state[SIZES + k] -= 1
+    table.state[SIZES + to] += 1
+
+
+def take_out(table: BlockTable, x: int, k: int) -> None:
+    """Take x out of list k, which it is in: `unlink` where the list is known."""
+    newer, older = table.before[x], table.after[x]
+    table.after[newer] = older
+    table.before[older] = newer
+    table.where[x] = NOWHERE
+    table.state[SIZES + k] -= 1
+
+
 def leave(table: BlockTable, x: int) -> None:
     """Let a resident block go, and note that it has."""
-    unlink(table, x)
+    let_go(table, x, table.where[x] - 1)
+
+
+def let_go(table: BlockTable, x: int, k: int) -> None:
+    """Let a resident block of list k go: `leave` where the list is known."""
+    take_out(table, x, k)
+    note_gone(table, x)
+
+
+def note_gone(table: BlockTable, x: int) -> None:
+    """Note that a block is not resident any more."""
     table.gone[table.state[GONE]] = x
     table.state[GONE] += 1
 

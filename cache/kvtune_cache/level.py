@@ -4,19 +4,18 @@ Called by tiers.py. Blocks are numbers of its Numbering. A level of capacity 0 h
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 
-from kvtune_cache.blocks import GONE, RESIDENT, next_request, prefix, resident
+from kvtune_cache.blocks import GONE, RESIDENT, prefix, resident
 from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.counts import LEFT, PRESSURE
 from kvtune_cache.eviction.names import ARC, LRU, REUSE_AWARE
 from kvtune_cache.eviction.policy import begin, forget
 from kvtune_cache.keeping import expire, open_request, shrink, take_down, touch
-from kvtune_cache.lru_run import expire_by_lru, touch_by_lru
+from kvtune_cache.lru_run import open_by_lru, touch_by_lru
 from kvtune_cache.reuse_aware.persistence import learned, restore
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.rules import Rules
-from kvtune_cache.signals import HINT, KIND, LENGTH, NOW, OUTPUT_TOKENS, PROMPT_TOKENS, START
+from kvtune_cache.signals import HINT, KIND, LENGTH, OUTPUT_TOKENS, PROMPT_TOKENS, START
 from kvtune_cache.switching import by_last_touch, enlarged, switched
 
 
@@ -42,10 +41,7 @@ class Level:
         """Begin a request, or a time without one: what is idle for too long goes."""
         cache, rules = self.cache, self.rules
         if rules.policy == LRU:
-            next_request(cache.table)
-            cache.request[NOW] = now_s
-            if rules.ttl_seconds < inf:
-                expire_by_lru(cache, rules, now_s)
+            open_by_lru(cache, rules, now_s)
         else:
             open_request(cache, rules, now_s)
 

@@ -1,24 +1,62 @@
 """LRU for a whole request at once, as an engine runs it: the same as block by block, in fewer steps.
 
-Called by level.py. A request's own blocks end up behind all others, and they are never more than the
-capacity, so that what must go is the oldest of the others, and may go after the touches. Neighbours of a
-prefix that follow one another already are moved as one run. Lists only; `keeping.touch` says what is meant.
+Called by level.py, and by whoever serves whole traces on lists. A request's own blocks end up behind all
+others, and they are never more than the capacity, so that what must go is the oldest of the others, and may
+go after the touches. Neighbours of a prefix that follow one another already are moved as one run. Lists only;
+`keeping.touch` says what is meant.
 """
 
-from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES
+from math import inf
+from typing import cast
+
+from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES, next_request
 from kvtune_cache.cache import Cache
 from kvtune_cache.chains import move_behind
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, TTL, WANTED, WRITTEN
+from kvtune_cache.eviction.names import LRU
+from kvtune_cache.expiry import is_kept
+from kvtune_cache.requests import Requests, left
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import NOW
+
+
+def is_lru_run(rules: Rules) -> bool:
+    """Say whether rules are those that this module serves."""
+    return rules.policy == LRU and rules.tail_first == rules.pins == rules.store_threshold == 1
+
+
+def serve_all_by_lru(cache: Cache, rules: Rules, requests: Requests, found: list[int]) -> int:
+    """Do what `requests.serve_all` does, for rules of `is_lru_run` and requests of lists."""
+    starts, blocks, times = requests.starts, requests.blocks, requests.times
+    where, before = cache.table.where, left(cache.counts)
+    for r in range(len(starts) - 1):
+        own = cast("list[int]", blocks[starts[r] : starts[r + 1]])
+        open_by_lru(cache, rules, times[r])
+        hits = 0
+        for x in own:
+            if where[x] <= RESIDENT:
+                break
+            hits += 1
+        found[r] = hits
+        touch_by_lru(cache, rules, own)
+    return left(cache.counts) - before
+
+
+def open_by_lru(cache: Cache, rules: Rules, now: float) -> None:
+    """Begin the next request, or a time without one: what is idle for too long goes."""
+    next_request(cache.table)
+    cache.request[NOW] = now
+    if rules.ttl_seconds < inf:
+        expire_by_lru(cache, rules, now)
 
 
 def touch_by_lru(cache: Cache, rules: Rules, blocks: list[int]) -> None:
     """Touch or take in the blocks of a request, all of which are wanted."""
     own = blocks if len(blocks) <= rules.capacity else blocks[: rules.capacity]
     now, last = cache.request[NOW], cache.recency.last
-    for x in own:
-        last[x] = now
+    if is_kept(cache.recency):
+        for x in own:
+            last[x] = now
     inserted = _to_the_front(cache, own)
     state = cache.table.state
     state[SIZES + RECENT] += inserted
@@ -49,6 +87,7 @@ def _to_the_front(cache: Cache, own: list[int]) -> int:
     """Make the blocks the newest, the first of them the newest of all; how many were not resident."""
     table = cache.table
     before, after, where = table.before, table.after, table.where
+    reasons, counts = cache.left, cache.counts
     anchor = len(where) + RECENT
     inserted, i, stop = 0, 0, len(own)
     while i < stop:
@@ -61,18 +100,18 @@ def _to_the_front(cache: Cache, own: list[int]) -> int:
             move_behind(before, after, anchor, first, x)
             anchor = x
             continue
-        second = after[anchor]
+        second, begun = after[anchor], i
         while i < stop and where[own[i]] <= RESIDENT:
             x = own[i]
             before[x] = anchor
             after[anchor] = x
             where[x] = RECENT + 1
-            if cache.left[x] != 0:
-                cache.counts[WANTED + cache.left[x]] += 1
-                cache.left[x] = 0
+            if reasons[x] != 0:
+                counts[WANTED + reasons[x]] += 1
+                reasons[x] = 0
             anchor = x
-            inserted += 1
             i += 1
+        inserted += i - begun
         after[anchor] = second
         before[second] = anchor
     return inserted

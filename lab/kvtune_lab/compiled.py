@@ -25,7 +25,7 @@ import numpy as np
 from numba.core import config
 
 import kvtune_cache
-from kvtune_cache.blocks import Bytes, Integers, Longs
+from kvtune_cache.blocks import Bytes, Integers, Links, Longs
 from kvtune_cache.signals import Floats
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +33,13 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 _ROOM = kvtune_cache.__name__
 _POLICY = "policy"
-_ELEMENTS: dict[Any, Any] = {Floats: np.float64, Integers: np.int32, Longs: np.int64, Bytes: np.uint8}
+_ELEMENTS: dict[Any, Any] = {
+    Floats: np.float64,
+    Integers: np.int32,
+    Links: np.uint32,
+    Longs: np.int64,
+    Bytes: np.uint8,
+}
 
 
 def compiled(function: F, *, policy: int | None = None, allocates: bool = False) -> F:
@@ -51,8 +57,8 @@ def compiled(function: F, *, policy: int | None = None, allocates: bool = False)
 def as_arrays(parts: T) -> T:
     """Copy a named tuple of lists, tuples in it included, into one of numpy arrays.
 
-    The element type is that of the field's annotation: `Floats` float64, `Integers` int32, `Longs` int64,
-    `Bytes` uint8.
+    The element type is that of the field's annotation: `Floats` float64, `Integers` int32, `Links` uint32,
+    `Longs` int64, `Bytes` uint8.
     """
     hints = get_type_hints(type(parts), include_extras=True)
     return type(parts)(*(_array(part, hint) for part, hint in zip(parts, hints.values(), strict=True)))

@@ -16,6 +16,7 @@ import numpy as np
 from kvtune_cache.blocks import Integers
 from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT, PASSES, PRESSURE, TTL, WANTED, WRITTEN
+from kvtune_cache.lru_run import is_lru_run, serve_all_by_lru
 from kvtune_cache.optimal import Foreseen, foresee, plain_foreseen, serve_optimally
 from kvtune_cache.requests import Requests, Sums, cache_for, serve_all
 from kvtune_cache.rules import Rules
@@ -139,7 +140,8 @@ class _Plain:
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
         cache, found = cache_for(rules, self._distinct_blocks), self._no_hits()
-        serve_all(cache, rules, self._requests, found)
+        serve = serve_all_by_lru if is_lru_run(rules) else serve_all
+        serve(cache, rules, self._requests, found)
         return found, _evictions(cache)
 
     def optimally(self, capacity: int) -> Integers:

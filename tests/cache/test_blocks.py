@@ -9,9 +9,9 @@ from kvtune_cache.blocks import (
     GONE,
     NO_BLOCK,
     RECENT,
-    clear,
     leave,
     link,
+    move,
     next_request,
     oldest_free,
     pin,
@@ -41,6 +41,10 @@ def test_law_lists_are_as_a_model_of_python_lists_has_them(deeds: list[tuple[int
         elif deed == 0:
             unlink(table, x)
             holder.remove(x)
+        elif k + 1 != table.where[x]:
+            move(table, x, table.where[x] - 1, k)
+            holder.remove(x)
+            model[k].insert(0, x)
         else:
             renew(table, x, table.where[x] - 1)
             holder.remove(x)
@@ -80,21 +84,3 @@ def test_a_prefix_ends_at_the_first_block_that_is_not_there() -> None:
     assert prefix(table, [0, 1, 2, 3], 0, 4) == 2
     assert prefix(table, [2, 3], 0, 2) == 0
     assert prefix(table, [0, 1], 0, 2) == 2
-
-
-def test_a_cleared_table_is_as_new() -> None:
-    table = plain_table(4)
-    next_request(table)
-    link(table, 3, RECENT)
-    leave(table, 3)
-    link(table, 1, FREQUENT)
-    clear(table)
-    assert_sound(table)
-    new = plain_table(4)
-    assert (table.where, table.pinned, table.touches, table.state) == (
-        new.where,
-        new.pinned,
-        new.touches,
-        new.state,
-    )
-    assert [members(table, k) for k in range(4)] == [[], [], [], []]

@@ -15,11 +15,14 @@ from kvtune_cache.blocks import (
     SIZES,
     TARGET,
     BlockTable,
-    leave,
+    let_go,
     link,
+    move,
+    note_gone,
     oldest_free,
+    renew,
     resident,
-    unlink,
+    take_out,
 )
 
 TARGET_PARTS = 1 << 20
@@ -27,8 +30,10 @@ TARGET_PARTS = 1 << 20
 
 def arc_hit(table: BlockTable, x: int) -> None:
     """Make x the newest of the frequent ones."""
-    unlink(table, x)
-    link(table, x, FREQUENT)
+    if table.where[x] == FREQUENT + 1:
+        renew(table, x, FREQUENT)
+    else:
+        move(table, x, RECENT, FREQUENT)
 
 
 def arc_miss(table: BlockTable, x: int, capacity: int) -> None:
@@ -38,10 +43,8 @@ def arc_miss(table: BlockTable, x: int, capacity: int) -> None:
         _new(table, x, capacity)
         return
     _aim(table, place - 1, capacity)
-    if not _room(table, capacity, place - 1 == GHOST_FREQUENT):
-        return
-    unlink(table, x)
-    link(table, x, FREQUENT)
+    if _room(table, capacity, place - 1 == GHOST_FREQUENT):
+        move(table, x, place - 1, FREQUENT)
 
 
 def arc_evict(table: BlockTable) -> int:
@@ -70,7 +73,7 @@ def _new(table: BlockTable, x: int, capacity: int) -> None:
             oldest = oldest_free(table, RECENT)
             if oldest == NO_BLOCK:
                 return
-            leave(table, oldest)
+            let_go(table, oldest, RECENT)
             link(table, x, RECENT)
             return
         _forget(table, GHOST_RECENT)
@@ -113,13 +116,12 @@ def _demote(table: BlockTable, k: int, ghost: int) -> int:
     """Let the oldest block of a list go that is not pinned, and remember it."""
     x = oldest_free(table, k)
     if x != NO_BLOCK:
-        leave(table, x)
-        link(table, x, ghost)
+        move(table, x, k, ghost)
+        note_gone(table, x)
     return x
 
 
 def _forget(table: BlockTable, ghost: int) -> None:
     """Forget the oldest memory of a list, where there is one."""
-    oldest = table.before[len(table.where) + ghost]
-    if oldest < len(table.where):
-        unlink(table, oldest)
+    if table.state[SIZES + ghost] > 0:
+        take_out(table, table.before[len(table.where) + ghost], ghost)

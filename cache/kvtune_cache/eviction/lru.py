@@ -7,7 +7,7 @@ from kvtune_cache.blocks import (
     SIZES,
     BlockTable,
     is_pinned,
-    leave,
+    let_go,
     link,
     renew,
 )
@@ -42,5 +42,5 @@ def lru_evict(table: BlockTable) -> int:
         table.state[CURSOR] = sentinel
         return NO_BLOCK
     table.state[CURSOR] = table.before[x]
-    leave(table, x)
+    let_go(table, x, RECENT)
     return x

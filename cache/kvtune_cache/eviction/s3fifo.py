@@ -14,11 +14,13 @@ from kvtune_cache.blocks import (
     SIZES,
     BlockTable,
     is_pinned,
-    leave,
+    let_go,
     link,
+    move,
+    note_gone,
     renew,
     resident,
-    unlink,
+    take_out,
 )
 
 MOST_TOUCHES = 3
@@ -36,7 +38,7 @@ def s3fifo_miss(table: BlockTable, x: int, capacity: int) -> None:
     state = table.state
     known = table.where[x] == GHOST_RECENT + 1
     if known:
-        unlink(table, x)
+        take_out(table, x, GHOST_RECENT)
     while resident(table) >= capacity:
         if s3fifo_evict(table, capacity) == NO_BLOCK:
             return
@@ -62,7 +64,7 @@ def s3fifo_evict(table: BlockTable, capacity: int) -> int:
 def s3fifo_trim(table: BlockTable, capacity: int) -> None:
     """Forget what a smaller capacity does not remember."""
     while table.state[SIZES + GHOST_RECENT] > capacity * 9 // 10:
-        unlink(table, table.before[len(table.where) + GHOST_RECENT])
+        take_out(table, table.before[len(table.where) + GHOST_RECENT], GHOST_RECENT)
 
 
 def _from_small(table: BlockTable, capacity: int) -> int:
@@ -76,12 +78,12 @@ def _from_small(table: BlockTable, capacity: int) -> int:
             renew(table, x, RECENT)
             spared += 1
         elif table.touches[x] >= TOUCHES_TO_STAY:
-            unlink(table, x)
             table.touches[x] = 0
-            link(table, x, FREQUENT)
+            move(table, x, RECENT, FREQUENT)
         else:
-            leave(table, x)
-            _remember(table, x, capacity)
+            move(table, x, RECENT, GHOST_RECENT)
+            note_gone(table, x)
+            s3fifo_trim(table, capacity)
             return x
     return NO_BLOCK
 
@@ -101,12 +103,6 @@ def _from_main(table: BlockTable) -> int:
             renew(table, x, FREQUENT)
             spared = 0
         else:
-            leave(table, x)
+            let_go(table, x, FREQUENT)
             return x
     return NO_BLOCK
-
-
-def _remember(table: BlockTable, x: int, capacity: int) -> None:
-    """Remember x in place of the oldest memory."""
-    link(table, x, GHOST_RECENT)
-    s3fifo_trim(table, capacity)

@@ -3,7 +3,7 @@
 Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, algorithm 1.
 """
 
-from kvtune_cache.blocks import HAND, NO_BLOCK, RECENT, SIZES, BlockTable, is_pinned, leave, link
+from kvtune_cache.blocks import HAND, NO_BLOCK, RECENT, SIZES, BlockTable, is_pinned, let_go, link
 
 
 def sieve_hit(table: BlockTable, x: int) -> None:
@@ -39,6 +39,6 @@ def sieve_evict(table: BlockTable) -> int:
             x = before[x]
         else:
             state[HAND] = before[x]
-            leave(table, x)
+            let_go(table, x, RECENT)
             return x
     return NO_BLOCK
