@@ -57,6 +57,7 @@ def _settings(chosen: argparse.Namespace) -> AgentSettings:
         speed=chosen.speed,
         keep_seconds=chosen.keep_seconds,
         return_after_seconds=chosen.return_after,
+        record_dir=chosen.record,
         tls_cert_file=chosen.tls_cert_file,
         tls_key_file=chosen.tls_key_file,
     )
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--return-after", default=None, type=float, help="engine seconds from a fallback to LRU to a return"
     )
+    parser.add_argument("--record", default=None, type=Path, help="folder: record what is served there")
     parser.add_argument(
         "--tls-cert-file", default=None, type=Path, help="PEM chain: serve https (restart to renew)"
     )

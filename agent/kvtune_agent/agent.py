@@ -6,6 +6,8 @@ Called by app.py for every request and by lease.py for every beat. Decisions are
 import asyncio
 import logging
 from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 
 from kvtune_agent.apply import AlreadyThere, Applied, Held, Refused, decide, lapsed, running, whole
 from kvtune_agent.clock import Clock
@@ -15,12 +17,14 @@ from kvtune_agent.engines.translate import OWN
 from kvtune_agent.exits import StateUnavailable
 from kvtune_agent.incumbent import Kept, StateDir, kept, open_state_dir, restored
 from kvtune_agent.lessons import LessonsFile
+from kvtune_agent.recording import RecordedModel, Recorder
 from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.errors import Corrupt, Problem, SpecError, Unavailable
 from kvtune_api.wire import Push, Report, Role, Running
-from kvtune_cache.constants import PRESETS
+from kvtune_cache.constants import PRESETS, EngineConstants
 from kvtune_cache.guard import GuardRules
+from kvtune_cache.serving import ServingModel
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +47,10 @@ class Agent:
         lessons: LessonsFile,
         kept: Kept | None,
         held: Held,
+        recorder: Recorder | None = None,
     ) -> None:
         self.name = name
+        self._recorder = recorder
         self.lessons = lessons
         self.engine = engine
         self.clock = clock
@@ -117,8 +123,10 @@ class Agent:
         return self._beat_at is not None and self.clock.monotonic() - self._beat_at < ALIVE_SECONDS
 
     def close(self) -> None:
-        """Give the state directory back."""
+        """Give the state directory back, and end the recording."""
         self._state.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def _decide(self, push: Push) -> Applied | AlreadyThere | Refused:
         self._lapse()
@@ -173,10 +181,14 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
 
     Raises `SpecError` for settings that do not fit the engine, `StateUnavailable`, and `Corrupt` for a file
     of the state directory that cannot be read or run."""
-    engine = _engine(settings, clock)
-    state = open_state_dir(settings.state_dir)
-    lessons = LessonsFile(settings.name, settings.state_dir, engine)
-    try:
+    with ExitStack() as undone:
+        recorder = _recorder(settings, clock)
+        if recorder is not None:
+            undone.callback(recorder.discard)
+        engine = _engine(settings, clock, recorder)
+        state = open_state_dir(settings.state_dir)
+        undone.callback(state.close)
+        lessons = LessonsFile(settings.name, settings.state_dir, engine)
         kept = state.load()
         start = whole(settings.config, OWN)
         held = restored(kept, start) if kept is not None else Held(incumbent=start)
@@ -186,9 +198,7 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
             log.info(
                 "incumbent restored", extra={"agent": settings.name, "generation": held.fence.generation}
             )
-    except BaseException:
-        state.close()
-        raise
+        undone.pop_all()
     return Agent(
         name=settings.name,
         engine=engine,
@@ -197,15 +207,33 @@ def open_agent(settings: AgentSettings, clock: Clock) -> Agent:
         lessons=lessons,
         kept=kept,
         held=held,
+        recorder=recorder,
     )
 
 
-def _engine(settings: AgentSettings, clock: Clock) -> ReplayEngine:
+def _engine(settings: AgentSettings, clock: Clock, recorder: Recorder | None) -> ReplayEngine:
+    return ReplayEngine(
+        _constants(settings),
+        settings.config,
+        clock,
+        keep_seconds=settings.kept_seconds,
+        guard=GuardRules(quiet_seconds=settings.return_after_seconds),
+        serving=ServingModel if recorder is None else partial(RecordedModel, recorder),
+    )
+
+
+def _recorder(settings: AgentSettings, clock: Clock) -> Recorder | None:
+    if settings.record_dir is None:
+        return None
+    tokens = _constants(settings).block_tokens
+    return Recorder(settings.record_dir, settings.name, started_at=clock.now(), block_tokens=tokens)
+
+
+def _constants(settings: AgentSettings) -> EngineConstants:
     constants = PRESETS.get(settings.preset)
     if constants is None:
         raise SpecError(Problem("preset", f"{settings.preset!r} is not one of {', '.join(sorted(PRESETS))}"))
-    guard = GuardRules(quiet_seconds=settings.return_after_seconds)
-    return ReplayEngine(constants, settings.config, clock, keep_seconds=settings.kept_seconds, guard=guard)
+    return constants
 
 
 def _run_restored(engine: Engine, held: Held, state: StateDir) -> None:

@@ -25,7 +25,8 @@ class AgentSettings:
     `config` is what the engine starts with; it is the incumbent until another one is pushed. `origin` (unix
     seconds) and `speed` make the engine's clock. `keep_seconds` (engine seconds) is how long counters are
     kept for `report?at=`. After a fallback to LRU the policy asked for returns when there was no cause for
-    `return_after_seconds` (engine seconds), else on command. Port 0 lets the system choose. With
+    `return_after_seconds` (engine seconds), else on command. What it serves is recorded
+    in a file of `record_dir`. Port 0 lets the system choose. With
     `tls_cert_file` (a chain) and `tls_key_file`, both PEM, it serves https; they are read at the start, so
     renewed ones need a restart."""
 
@@ -41,6 +42,7 @@ class AgentSettings:
     speed: float = 1.0
     keep_seconds: float | None = None
     return_after_seconds: float | None = None
+    record_dir: Path | None = None
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
 

@@ -38,6 +38,12 @@ def agent(
         float | None,
         typer.Option("--return-after", help="Engine seconds without a cause that end a fallback to LRU."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", help="Folder: record what is served there, for `kvtune simulate` and others."
+        ),
+    ] = None,
     tls_cert_file: Annotated[
         Path | None, typer.Option("--tls-cert-file", help="PEM chain: serve https. Restart to renew it.")
     ] = None,
@@ -69,6 +75,7 @@ def agent(
         speed=speed,
         keep_seconds=keep_seconds,
         return_after_seconds=return_after,
+        record_dir=record,
         tls_cert_file=tls_cert_file,
         tls_key_file=tls_key_file,
     )

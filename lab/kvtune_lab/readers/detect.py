@@ -9,12 +9,12 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from kvtune_api.recordings import FORMAT_FIELD
 from kvtune_lab.readers.arrivals import AZURE_FIELDS, SERVEGEN_FIELDS
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.kv_events import looks_like_kv_events
 from kvtune_lab.readers.loaded import Format
 from kvtune_lab.readers.ragpulse import request_file
-from kvtune_lab.readers.recording import FORMAT_FIELD
 from kvtune_lab.readers.source import Unpackable, shown, unpacked
 
 _LINES = 10

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtune_api.hints import Hint
+from kvtune_api.recordings import Recorded
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.load import load
 from kvtune_lab.readers.loaded import Format, as_lists
-from kvtune_lab.readers.recording import Recorded, write_recording
+from kvtune_lab.readers.recording import write_recording
 
 HEAD = '{"format": "kvtune-recording/1", "blockTokens": 16}\n'
 HINTS = (
