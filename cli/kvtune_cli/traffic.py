@@ -23,6 +23,14 @@ SETTLE_SECONDS = 3.0
 LOOK_SECONDS = 1.0
 SAY_SECONDS = 30.0
 
+OPTIONS = {
+    "requests_per_second": "--rate",
+    "batch_seconds": "--batch",
+    "haste": "--haste",
+    "hinted_share": "--hinted-share",
+}
+"""The option of each setting."""
+
 
 def traffic(
     agents: Annotated[
@@ -46,6 +54,10 @@ def traffic(
         float, typer.Option("--haste", help="Think times this many times shorter, for short demos.")
     ] = 1.0,
     seed: Annotated[int, typer.Option("--seed", help="Other sessions for another number.")] = 1,
+    hinted_share: Annotated[
+        float,
+        typer.Option("--hinted-share", help="Share of requests that tell when their session returns."),
+    ] = 0.0,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Send chat sessions to replay agents in real time until Ctrl-C; follows agents that come and go.
@@ -65,12 +77,16 @@ def traffic(
     try:
         posting = PostingConfig(token_file=token_file)
         config = LiveConfig(
-            posting=posting, requests_per_second=rate, batch_seconds=batch, seed=seed, haste=haste
+            posting=posting,
+            requests_per_second=rate,
+            batch_seconds=batch,
+            seed=seed,
+            haste=haste,
+            hinted_share=hinted_share,
         )
     except ValueError as error:
-        option = {"requests_per_second": "--rate", "batch_seconds": "--batch", "haste": "--haste"}
         name, _, said = str(error).partition(": ")
-        raise SpecError(Problem(option.get(name, name), said)) from error
+        raise SpecError(Problem(OPTIONS.get(name, name), said)) from error
     log_to_stderr(log_level)
     if selector:
         code = asyncio.run(_in_cluster(config, selector, namespace, kubeconfig, ca_file))

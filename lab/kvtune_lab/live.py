@@ -29,7 +29,7 @@ Members = Callable[[], Sequence[str]]
 class LiveConfig:
     """How busy each agent is, and how requests are sent.
 
-    Raises ValueError for a rate or a step that is not above 0.
+    Raises ValueError for a rate or a step that is not above 0, and for a share outside 0 to 1.
     """
 
     posting: PostingConfig = field(default_factory=PostingConfig)
@@ -39,11 +39,16 @@ class LiveConfig:
     haste: float = 1.0
     """People think this many times as fast; requests per second stay as they are."""
 
+    hinted_share: float = 0.0
+    """Share of the requests whose client tells when the session returns, or that it is over."""
+
     def __post_init__(self) -> None:
         """Refuse what cannot be sent."""
         for name in ("requests_per_second", "batch_seconds", "haste"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: {getattr(self, name)} is not a finite number greater than 0")
+        if not 0 <= self.hinted_share <= 1:
+            raise ValueError(f"hinted_share: {self.hinted_share} is not within 0 to 1")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +140,8 @@ class _Fleet:
     def _add_stream(self, urls: Sequence[str], now_unix_s: float) -> None:
         haste, seed = self._config.haste, self._config.seed + len(self._streams)
         rate = self._config.requests_per_second * len(urls) / haste
-        requests = hastened(generate(requests_per_second=rate, seed=seed), haste)
+        share = self._config.hinted_share
+        requests = hastened(generate(requests_per_second=rate, seed=seed, hinted_share=share), haste)
         spans = Spans(requests, len(urls), now_unix_s)
         slots = [_Slot(url) for url in urls]
         self._streams.append((spans, slots))

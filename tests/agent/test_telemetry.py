@@ -92,7 +92,7 @@ async def test_the_configuration_in_force_is_shown_in_base_units(
         "agent": "a1",
         "engine": "replay",
         "role": "candidate",
-        "version": "replay-1+h100-llama8b",
+        "version": "replay-2+h100-llama8b",
     }
 
 

@@ -24,6 +24,8 @@ class Ground:
         self.stop = asyncio.Event()
         self.tally = LiveTally()
         self.roots: dict[str, list[set[int]]] = {}
+        self.hinted: list[bool] = []
+        self.hinted_share = 0.0
         self.status = 200
 
     def now(self) -> Sequence[str]:
@@ -35,12 +37,16 @@ class Ground:
 
     def handle(self, request: httpx.Request) -> httpx.Response:
         rows = json.loads(request.content)["requests"]
+        self.hinted += [len(row) == 6 for row in rows]
         self.roots.setdefault(request.url.host, []).append({row[1] for row in rows})
         return httpx.Response(self.status, text="no")
 
     async def run(self) -> None:
         config = LiveConfig(
-            posting=PostingConfig(retry_wall_seconds=0.0), requests_per_second=RATE, batch_seconds=10.0
+            posting=PostingConfig(retry_wall_seconds=0.0),
+            requests_per_second=RATE,
+            batch_seconds=10.0,
+            hinted_share=self.hinted_share,
         )
         clock = ScaledClock(origin_unix_s=ORIGIN, speed=1.0, wall=lambda: ORIGIN + 10.0 * self.steps)
         transport = httpx.MockTransport(self.handle)
@@ -61,6 +67,22 @@ async def test_every_agent_gets_the_same_load_and_its_own_sessions() -> None:
     assert min(counts) > 0.7 * max(counts)
     assert not ground.sent("a") & ground.sent("b")
     assert ground.tally.lost_requests == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+async def test_a_share_of_the_requests_comes_with_hints(share: float) -> None:
+    ground = Ground(*[["http://a"]] * 30)
+    ground.hinted_share = share
+
+    await ground.run()
+
+    assert len(ground.hinted) > 100
+    assert sum(ground.hinted) / len(ground.hinted) == pytest.approx(share, abs=0.15)
+
+
+def test_a_share_outside_its_limits_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"hinted_share: 1.5 is not within 0 to 1"):
+        LiveConfig(hinted_share=1.5)
 
 
 async def test_who_joins_gets_a_stream_of_its_own_and_takes_nothing_from_others() -> None:

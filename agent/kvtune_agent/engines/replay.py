@@ -28,7 +28,7 @@ from kvtune_cache.guard import GuardRules
 from kvtune_cache.serving import ServingModel
 from kvtune_cache.tiers import CacheSettings
 
-VERSION = "1"
+VERSION = "2"
 """Changes when the same requests and settings no longer give the same counters."""
 
 GRACE_SECONDS = 10.0
