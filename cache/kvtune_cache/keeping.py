@@ -82,8 +82,12 @@ def touch(cache: Cache, rules: Rules, blocks: Integers, start: int, stop: int, f
 
     Of a request that is longer than the capacity only the head that fits is kept.
     """
-    if rules.store_threshold > 1:
-        _count(cache.asked, blocks, start, stop)
+    count_asked(cache, rules, blocks, start, stop)
+    keep(cache, rules, blocks, start, stop, found)
+
+
+def keep(cache: Cache, rules: Rules, blocks: Integers, start: int, stop: int, found: int) -> None:
+    """Do what `touch` does, but for counting that the blocks were asked for."""
     end = min(stop, start + rules.capacity)
     first = start
     if rules.pins == 1:
@@ -187,9 +191,10 @@ def _is_wanted(asked: Bytes, threshold: int, x: int) -> bool:
     return threshold <= 1 or len(asked) == 0 or asked[x] >= threshold
 
 
-def _count(asked: Bytes, blocks: Integers, start: int, stop: int) -> None:
-    """Count that blocks are asked for."""
-    if len(asked) > 0:
+def count_asked(cache: Cache, rules: Rules, blocks: Integers, start: int, stop: int) -> None:
+    """Count that blocks are asked for, where a threshold needs it."""
+    asked = cache.asked
+    if rules.store_threshold > 1 and len(asked) > 0:
         for i in range(start, stop):
             x = blocks[i]
             if asked[x] < MOST_ASKED:

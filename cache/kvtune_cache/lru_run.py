@@ -9,7 +9,7 @@ go after the touches. Neighbours of a prefix that follow one another already are
 from math import inf
 from typing import cast
 
-from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES, next_request
+from kvtune_cache.blocks import GONE, NOWHERE, RECENT, RESIDENT, SIZES, Integers, next_request
 from kvtune_cache.cache import Cache
 from kvtune_cache.chains import move_behind
 from kvtune_cache.counts import LEFT, PASS_BLOCKS, PASSES, PRESSURE, TTL, WANTED, WRITTEN
@@ -50,7 +50,7 @@ def open_by_lru(cache: Cache, rules: Rules, now: float) -> None:
         expire_by_lru(cache, rules, now)
 
 
-def touch_by_lru(cache: Cache, rules: Rules, blocks: list[int]) -> None:
+def touch_by_lru(cache: Cache, rules: Rules, blocks: Integers) -> None:
     """Touch or take in the blocks of a request, all of which are wanted."""
     own = blocks if len(blocks) <= rules.capacity else blocks[: rules.capacity]
     now, last = cache.request[NOW], cache.recency.last
@@ -83,7 +83,7 @@ def expire_by_lru(cache: Cache, rules: Rules, now: float) -> None:
         _let_go(cache, freed, TTL)
 
 
-def _to_the_front(cache: Cache, own: list[int]) -> int:
+def _to_the_front(cache: Cache, own: Integers) -> int:
     """Make the blocks the newest, the first of them the newest of all; how many were not resident."""
     table = cache.table
     before, after, where = table.before, table.after, table.where

@@ -287,7 +287,7 @@ class ServingModel:
 
     def _copy_evictions(self) -> None:
         """Bring the eviction counters up to date."""
-        counts, totals = self._cache.host.cache.counts, self.totals
+        counts, totals = self._cache.host.counts, self.totals
         totals.evicted_blocks_ttl = counts[LEFT + TTL]
         totals.evicted_blocks_pressure = counts[LEFT + PRESSURE]
         totals.evicted_blocks_resize = counts[LEFT + RESIZE]

@@ -5,17 +5,20 @@ along into a larger cache, and ReuseAware may be given what it had learned befor
 only. Takes one step for each resident block, beside making the lists.
 """
 
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Mapping, MutableSequence, Sequence
+from itertools import groupby
 from typing import TypeVar, cast
 
 from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS, RESIDENT, resident
 from kvtune_cache.cache import Cache, plain_cache
-from kvtune_cache.eviction.names import REUSE_AWARE, WORKLOAD_AWARE
+from kvtune_cache.eviction.names import LRU, REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
 from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
 from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import clear_blocks
+from kvtune_cache.runs import Runs
 from kvtune_cache.signals import NOW
+from kvtune_cache.tier import cache_below
 
 T = TypeVar("T")
 
@@ -101,3 +104,31 @@ def _take_along(cache: Cache, fresh: Cache, policy: int) -> None:
 
 def _copy(values: MutableSequence[T], into: MutableSequence[T]) -> None:
     into[: len(values)] = values
+
+
+def as_runs(cache: Cache, owners: Sequence[int], *, remembers: bool) -> Runs:
+    """Give the blocks of a cache of LRU, and what it has counted, to an order of requests by ids."""
+    runs, last = Runs(remembers=remembers), cache.recency.last
+    runs.counts = cast(list[int], cache.counts)
+    runs.remember(
+        {owners[x]: reason for x, reason in enumerate(cache.left) if reason > 0} if remembers else {}
+    )
+    for seconds, blocks in groupby(by_last_touch(cache, LRU), lambda x: last[x]):
+        runs.append([owners[x] for x in blocks][::-1], seconds)
+    return runs
+
+
+def as_cache(runs: Runs, policy: int, ids: Mapping[int, int], room: int) -> Cache:
+    """Give the blocks of an order of requests, and what was counted, to a cache for numbers below `room`.
+
+    `ids` has numbers of all of them, and of some that have left.
+    """
+    cache = cache_below(room, policy)._replace(counts=runs.counts)
+    for block, reason in runs.left().items():
+        if block in ids:
+            cache.left[ids[block]] = reason
+    for block, seconds in runs.by_last_touch():
+        cache.request[NOW] = seconds
+        adopt(policy, cache, ids[block])
+        note_taken(policy, cache.recency, ids[block], seconds)
+    return cache

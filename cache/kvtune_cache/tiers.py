@@ -18,17 +18,30 @@ Exact semantics (times are seconds on the engine's clock, sizes are blocks):
   every block. Evicting by one policy what the other has taken in loses none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kvtune_cache.blocks import NO_BLOCK, NOWHERE, RESIDENT
+from kvtune_cache.blocks import NO_BLOCK
 from kvtune_cache.counts import PASS_BLOCKS, PASSES, WRITTEN
 from kvtune_cache.eviction.names import LRU, NUMBERS
 from kvtune_cache.level import Level
 from kvtune_cache.numbering import Numbering
 from kvtune_cache.rules import Rules, pass_blocks
+from kvtune_cache.runs import places_of
+from kvtune_cache.signals import HINT, KIND, OUTPUT_TOKENS, PROMPT_TOKENS
+from kvtune_cache.stack import (
+    NO_DISK,
+    ON_DEVICE,
+    ON_DISK,
+    TierRules,
+    Tiers,
+    look_up,
+    open_tiers,
+    store,
+    tell_tiers,
+)
 
 STORE_THRESHOLD_MAX = 255
 """What a count of askings holds."""
@@ -113,9 +126,12 @@ class Processed(NamedTuple):
 
 
 class TieredCache:
-    """Look up and store the blocks of requests in the tiers; `device`, `host` and `disk` may be read."""
+    """Look up and store the blocks of requests in the tiers; `device`, `host` and `disk` may be read.
 
-    __slots__ = ("_flow", "_settings", "device", "disk", "host", "numbering")
+    Write-through by LRU goes by whole requests (runs.py), all else by numbered blocks (stack.py).
+    """
+
+    __slots__ = ("_flow", "_numbered", "_settings", "device", "disk", "host", "numbering")
 
     def __init__(
         self,
@@ -128,13 +144,15 @@ class TieredCache:
         """Start with all tiers empty; raises ValueError for a negative size of the device."""
         if device_blocks < 0:
             raise ValueError(f"device_blocks: {device_blocks} is less than 0")
-        room = min(ROOM, 64 + 2 * (device_blocks + settings.host_blocks + (disk.capacity if disk else 0)))
         self._settings = settings
         self._flow = flow
-        self.numbering = Numbering(room)
-        self.device = Level(Rules(LRU, device_blocks), room)
-        self.host = Level(settings.rules, room)
-        self.disk = None if disk is None else Level(disk, room)
+        self.device = Level(Rules(LRU, device_blocks), remembers=False)
+        self.host = Level(settings.rules, remembers=True)
+        self.disk = None if disk is None else Level(disk, remembers=True)
+        self.numbering = Numbering(1)
+        self._numbered: tuple[Tiers, TierRules] | None = None
+        if not self._is_plain(settings):
+            self._number_all()
 
     @property
     def settings(self) -> CacheSettings:
@@ -157,91 +175,119 @@ class TieredCache:
         hint: float = 0.0,
     ) -> Processed:
         """Serve one request: find its hits at `now_s`, then touch or take in all its blocks."""
-        self.sweep(now_s)
-        numbers = self._numbers(blocks)
-        hits, below, on_disk, last_below = self._look_up(numbers)
-        host, count = self.host, self.host.cache.counts
-        before = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
-        for level in self.levels[1:]:
-            level.tell(numbers, kind, output_tokens, prompt_tokens, hint)
-        self._store(numbers if len(set(numbers)) == len(numbers) else list(dict.fromkeys(numbers)))
-        count = host.cache.counts
-        work = HostWork(count[WRITTEN] - before[0], count[PASSES] - before[1], count[PASS_BLOCKS] - before[2])
-        return Processed(hits, below, last_below, work, on_disk)
+        count = self.host.counts
+        written, passes, freed = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
+        if self._numbered is None:
+            places = self._by_request(blocks, now_s)
+        else:
+            self.sweep(now_s)
+            places = self._by_number(blocks, (kind, output_tokens, prompt_tokens, hint))
+        work = HostWork(count[WRITTEN] - written, count[PASSES] - passes, count[PASS_BLOCKS] - freed)
+        if not places:
+            return Processed(0, 0, False, work)
+        hits = len(places)
+        below = hits - places.count(ON_DEVICE)
+        deep = places.count(ON_DISK) if self.disk is not None else 0
+        return Processed(hits, below, places[-1] > ON_DEVICE, work, deep)
 
     def sweep(self, now_s: float) -> None:
         """Let time pass between requests: what is idle for too long goes."""
-        for level in self.levels:
-            level.open(now_s)
+        if self._numbered is not None:
+            open_tiers(*self._numbered, now_s)
+        elif self.host.runs is not None:
+            self.host.runs.expire(self.host.rules.ttl_seconds, now_s)
 
     def reconfigure(self, settings: CacheSettings, now_s: float, *, disk: Rules | None = None) -> None:
         """Take new settings at `now_s`, and new rules of the disk, where there is one and they are given."""
+        plain = self._is_plain(settings)
+        if self._numbered is None and not plain:
+            self._number_all()
         self.host.reconfigure(settings.rules, now_s)
         self._settings = settings
         if disk is not None and self.disk is not None:
             self.disk.reconfigure(disk, now_s)
+        if self._numbered is not None and plain:
+            self._run_all()
+        elif self._numbered is not None:
+            self._bind()
 
     def ids(self, level: Level) -> list[tuple[int, float]]:
         """List the blocks of a tier and the seconds of their last touch, the oldest first."""
-        return [(self.numbering.owners[x], last_s) for x, last_s in level.by_last_touch()]
+        found, owners = level.by_last_touch(), self.numbering.owners
+        return found if self._numbered is None else [(owners[x], last_s) for x, last_s in found]
 
-    def _look_up(self, numbers: list[int]) -> tuple[int, int, int, bool]:
-        """Count hits, those below the device, those of them on the disk; whether the last is below."""
-        where = self.device.cache.table.where
-        on_host = self.host.cache.table.where
-        on_disk = self.disk.cache.table.where if self.disk is not None else None
-        hits = below = deep = 0
-        last_below = False
-        for x in numbers:
-            if where[x] > RESIDENT:
-                last_below = False
-            else:
-                if on_host[x] <= RESIDENT:
-                    if on_disk is None or on_disk[x] <= RESIDENT:
-                        break
-                    deep += 1
-                below += 1
-                last_below = True
-            hits += 1
-        return hits, below, deep, last_below
+    def _by_request(self, blocks: Sequence[int], now_s: float) -> list[int]:
+        """Serve one request by LRU and write-through; say where each of its hits was."""
+        device, host = self.device, self.host
+        on_device, on_host = device.runs, host.runs
+        assert on_device is not None and on_host is not None
+        on_host.expire(host.rules.ttl_seconds, now_s)
+        above, below = on_device.look(blocks), on_host.look(blocks)
+        on_device.touch(device.rules, blocks, above, now_s)
+        on_host.touch(host.rules, blocks, below, now_s)
+        return places_of(above, below)
 
-    def _store(self, numbers: list[int]) -> None:
-        """Touch or take in the blocks of a request, and let what is pushed out go down."""
-        device, host, disk = self.device, self.host, self.disk
-        device.touch(numbers)
-        if self._flow is Flow.WRITE_THROUGH:
-            host.touch(numbers)
-        else:
-            host.touch_held(numbers)
-            host.take_down(device.let_go())
-        if disk is not None:
-            disk.touch_held(numbers)
-            disk.take_down(host.let_go())
-
-    def _numbers(self, blocks: Sequence[int]) -> list[int]:
-        """Give the numbers of blocks, new ones to those that have none."""
+    def _by_number(self, blocks: Sequence[int], signals: tuple[float, float, float, float]) -> list[int]:
+        """Serve one request by any rules; say where each of its hits was."""
+        assert self._numbered is not None
         get = self.numbering.ids.get
         numbers = [get(block, NO_BLOCK) for block in blocks]
-        if NO_BLOCK in numbers:
-            self._number(blocks, numbers)
-        return numbers
-
-    def _number(self, blocks: Sequence[int], numbers: list[int]) -> None:
-        """Fill in numbers that no tier needs and this request does not use."""
-        known = {*numbers}
-        used = {*numbers}
-        while not self.numbering.give(blocks, numbers, self._is_free(used), used):
-            self._grow()
+        known = numbers.index(NO_BLOCK) if NO_BLOCK in numbers else len(numbers)
+        places = [0] * known
+        hits = look_up(*self._numbered, numbers, 0, known, places)
+        if known < len(numbers):
+            self._number(blocks, numbers, known, hits)
+        own = list(dict.fromkeys(numbers))
         for level in self.levels[1:]:
-            level.forget(used - known)
+            request = level.cache.request
+            request[KIND], request[OUTPUT_TOKENS], request[PROMPT_TOKENS], request[HINT] = signals
+        tell_tiers(*self._numbered, own, 0, len(own))
+        store(*self._numbered, own, 0, len(own))
+        return places[:hits]
 
-    def _is_free(self, used: set[int]) -> Callable[[int], bool]:
-        """Make a function that says whether nobody needs a number: no tier, and it is not used."""
-        places = [level.cache.table.where for level in self.levels]
-        if len(places) == 2:
-            device, host = places
-            return lambda x: host[x] == NOWHERE and device[x] == NOWHERE and x not in used
-        return lambda x: x not in used and all(where[x] == NOWHERE for where in places)
+    def _is_plain(self, settings: CacheSettings) -> bool:
+        """Say whether whole requests by LRU are all that these settings need."""
+        simple = self.disk is None and self._flow is Flow.WRITE_THROUGH
+        return simple and settings.policy == "LRU" and settings.store_threshold == 1
+
+    def _run_all(self) -> None:
+        """Forget the numbers of blocks."""
+        for level in self.levels:
+            level.run(self.numbering.owners)
+        self._numbered = None
+        self.numbering = Numbering(1)
+
+    def _number_all(self) -> None:
+        """Give numbers to all blocks."""
+        blocks = list(dict.fromkeys(block for level in self.levels for block, _ in level.by_last_touch()))
+        capacity = sum(level.rules.capacity for level in self.levels)
+        self.numbering = Numbering(max(len(blocks), min(ROOM, 64 + 2 * capacity)))
+        if blocks:
+            self.numbering.give(blocks, [NO_BLOCK] * len(blocks), 0)
+        for level in self.levels:
+            level.number(self.numbering.ids, self.numbering.room)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Take the caches and rules of the tiers as they are now."""
+        device, host = self.device, self.host
+        disk = host if self.disk is None else self.disk
+        rules = NO_DISK if self.disk is None else self.disk.rules
+        demotes = int(self._flow is Flow.DEMOTE)
+        self._numbered = (
+            Tiers(device.cache, host.cache, disk.cache, [0] * self.numbering.room),
+            TierRules(device.rules, host.rules, rules, demotes),
+        )
+
+    def _number(self, blocks: Sequence[int], numbers: list[int], first: int, hits: int) -> None:
+        """Give numbers to blocks from the `first` on that has none; those before `hits` are in some tier."""
+        while (lacking := self.numbering.give(blocks, numbers, first)) > 0:
+            where = tuple(level.cache.table.where for level in self.levels)
+            freed = self.numbering.free(lacking, where, {*numbers[hits:]})
+            for level in self.levels[1:]:
+                level.forget(freed)
+            if len(freed) < lacking:
+                self._grow()
 
     def _grow(self) -> None:
         """Make room for twice as many numbers."""
@@ -249,3 +295,4 @@ class TieredCache:
         for level in self.levels:
             level.grow(room)
         self.numbering.grow(room)
+        self._bind()
