@@ -7,7 +7,6 @@ leaves (`dump` writes null, and a caller that needs the reason says it in a fiel
 
 import hashlib
 import json
-import math
 from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -16,6 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from kvtune_api.errors import Problem, SpecError
+from kvtune_api.finite import finite
 from kvtune_api.packing import PACK_CONTEXT
 
 T = TypeVar("T")
@@ -169,17 +169,6 @@ def dump(value: object, *, packed: bool = False) -> Any:
         value, mode="json", by_alias=True, exclude_none=True, context={PACK_CONTEXT: packed}
     )
     return finite(plain)
-
-
-def finite(value: Any) -> Any:
-    """The same plain data with NaN and the infinities replaced by null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return value
 
 
 def canonical(value: object) -> str:

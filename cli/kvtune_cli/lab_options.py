@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
-from pydantic_core import PydanticCustomError
 
-from kvtune_api.units import Duration
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.lab_traces import Trace
 from kvtune_cli.output import one_line, tell
@@ -53,7 +51,7 @@ def chosen(option: str, text: str, read: Callable[[str], T]) -> T:
     """Read one value; ends the command where it is wrong."""
     try:
         return read(text)
-    except (ValueError, PydanticCustomError) as error:
+    except ValueError as error:
         wrong(option, error)
 
 
@@ -69,6 +67,8 @@ def ttl_of(text: str) -> float | None:
     """Read a TTL such as 90s; `none` is off. Raises ValueError for 0."""
     if text.lower() == NONE:
         return None
+    from kvtune_api.units import Duration
+
     seconds = Duration.check(text).seconds
     if seconds == 0:
         raise ValueError(f"{text} is not greater than 0")

@@ -9,61 +9,49 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kvtune_api.errors import KvtuneError
-from kvtune_cli.agent import agent
-from kvtune_cli.capacity import capacity
-from kvtune_cli.demo.command import demo
 from kvtune_cli.exits import ExitCode, epilog, exit_code
-from kvtune_cli.explain import explain
-from kvtune_cli.operator import operator
 from kvtune_cli.output import one_line, tell, tell_error
-from kvtune_cli.replay import replay
-from kvtune_cli.restore import restore
-from kvtune_cli.simulate import simulate
-from kvtune_cli.status import status
-from kvtune_cli.sweep import sweep
-from kvtune_cli.token import token
-from kvtune_cli.trace import trace
-from kvtune_cli.traffic import traffic
-from kvtune_cli.trying import try_config
-from kvtune_cli.up import up
-from kvtune_cli.validate import validate
-from kvtune_cli.version import show_version, version
-from kvtune_cli.wishes import abort, approve, pause, resume
+from kvtune_cli.version import show_version
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "demo": demo,
-    "up": up,
-    "operator": operator,
-    "agent": agent,
-    "validate": validate,
-    "status": status,
-    "try": try_config,
-    "approve": approve,
-    "abort": abort,
-    "pause": pause,
-    "resume": resume,
-    "restore": restore,
-    "replay": replay,
-    "simulate": simulate,
-    "sweep": sweep,
-    "capacity": capacity,
-    "explain": explain,
-    "token": token,
-    "traffic": traffic,
-    "version": version,
+COMMANDS: Mapping[str, str] = {
+    "demo": "kvtune_cli.demo.command:demo",
+    "up": "kvtune_cli.up:up",
+    "operator": "kvtune_cli.operator:operator",
+    "agent": "kvtune_cli.agent:agent",
+    "validate": "kvtune_cli.validate:validate",
+    "status": "kvtune_cli.status:status",
+    "try": "kvtune_cli.trying:try_config",
+    "approve": "kvtune_cli.wishes:approve",
+    "abort": "kvtune_cli.wishes:abort",
+    "pause": "kvtune_cli.wishes:pause",
+    "resume": "kvtune_cli.wishes:resume",
+    "restore": "kvtune_cli.restore:restore",
+    "replay": "kvtune_cli.replay:replay",
+    "simulate": "kvtune_cli.simulate:simulate",
+    "sweep": "kvtune_cli.sweep:sweep",
+    "capacity": "kvtune_cli.capacity:capacity",
+    "explain": "kvtune_cli.explain:explain",
+    "token": "kvtune_cli.token:token",
+    "traffic": "kvtune_cli.traffic:traffic",
+    "version": "kvtune_cli.version:version",
+    "trace": "kvtune_cli.trace:trace",
 }
-"""Every subcommand, in the order of `kvtune --help`."""
+"""Every subcommand, in the order of `kvtune --help`: its module, imported when it is wanted, and function."""
+
+GROUPS = frozenset({"trace"})
+"""Those whose function makes a group of commands."""
 
 
-def build() -> typer.Typer:
-    """The application with every subcommand."""
+def build(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The application with every subcommand, or some of them."""
     app = typer.Typer(
         name="kvtune",
         help="Tune the KV caches of LLM fleets by valid online experiments.",
@@ -73,10 +61,19 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_global_options)
-    for name, command in COMMANDS.items():
-        app.command(name)(command)
-    app.add_typer(trace(), name="trace")
+    for name in commands:
+        module, _, function = COMMANDS[name].partition(":")
+        command = getattr(import_module(module), function)
+        if name in GROUPS:
+            app.add_typer(command(), name=name)
+        else:
+            app.command(name)(command)
     return app
+
+
+def _wanted(args: Sequence[str]) -> Iterable[str]:
+    """The one subcommand that a command line begins with, or all where it is not known by its first word."""
+    return COMMANDS if not args or args[0] not in COMMANDS else (args[0],)
 
 
 def _global_options(
@@ -94,7 +91,7 @@ def _global_options(
 def run(args: Sequence[str], app: typer.Typer | None = None) -> int:
     """Run one command line, of kvtune unless another application is given, and return its exit code."""
     try:
-        (app or build())(args=list(args), prog_name="kvtune")
+        (app or build(_wanted(args)))(args=list(args), prog_name="kvtune")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK
     except KeyboardInterrupt:

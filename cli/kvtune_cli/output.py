@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kvtune_api.codec import finite
 from kvtune_api.errors import KvtuneError, Problem, SpecError, Unavailable
+from kvtune_api.finite import finite
 from kvtune_cli.policies import InvalidPolicy
 
 STDOUT = Path("-")

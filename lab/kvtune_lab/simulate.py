@@ -5,13 +5,10 @@ compiled on arrays where much is to be served; both give the same. The semantics
 kvtune_cache.requests.
 """
 
-from array import array
-from collections.abc import Iterable
 from enum import Enum
+from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import numpy as np
+from typing import Any, Protocol, TypeVar, cast
 
 from kvtune_cache.blocks import Integers
 from kvtune_cache.cache import Cache
@@ -23,10 +20,6 @@ from kvtune_cache.rules import Rules
 from kvtune_lab.readers.loaded import as_lists, as_requests
 from kvtune_lab.setups import Order, Policy, Setup
 from kvtune_lab.simulation import Evictions, Simulation
-from kvtune_lab.traffic import Request
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -47,23 +40,6 @@ def way_for(block_references: int) -> Way:
     return Way.PLAIN if block_references <= PLAIN_REFERENCES else Way.COMPILED
 
 
-def packed(requests: Iterable[Request], *, block_tokens: int) -> Requests:
-    """Number the blocks of all requests as they come; the last of each holds the tokens that are left."""
-    numbers: dict[int, int] = {}
-    starts, blocks, tokens = array("q", [0]), array("i"), array("i")
-    times, outputs, hints = array("d"), array("i"), array("d")
-    for request in requests:
-        blocks.extend(numbers.setdefault(block, len(numbers)) for block in request.blocks)
-        full = len(request.blocks) - 1
-        tokens.extend([block_tokens] * full)
-        tokens.append(request.prompt_tokens - block_tokens * full)
-        starts.append(len(blocks))
-        times.append(request.arrival_s)
-        outputs.append(request.output_tokens)
-        hints.append(request.hint.returns_in_seconds if request.hint is not None else 0.0)
-    return as_requests(starts, blocks, tokens, times, outputs, np.zeros(len(times)), hints)
-
-
 class Simulator:
     """Simulates any setup on one trace; several threads may use one at once."""
 
@@ -71,16 +47,8 @@ class Simulator:
         """Take the requests; without a way it is that for a single setup."""
         self.references = len(requests.blocks)
         self.requests = len(requests.starts) - 1
-        self.distinct_blocks = int(np.max(requests.blocks)) + 1
         self.way = way or way_for(self.references)
-        self._starts = np.asarray(requests.starts, np.int64)
-        self._tokens_before = np.zeros(self.references + 1, np.int64)
-        np.cumsum(requests.tokens, out=self._tokens_before[1:])
-        self._core: _Plain | _Compiled
-        if self.way is Way.PLAIN:
-            self._core = _Plain(requests, self.distinct_blocks)
-        else:
-            self._core = _Compiled(requests, self.distinct_blocks)
+        self._core: _Core = _Plain(requests) if self.way is Way.PLAIN else _Compiled(requests)
 
     def simulate(self, setup: Setup) -> Simulation:
         """Serve all requests from an empty cache."""
@@ -89,13 +57,12 @@ class Simulator:
             hit = self._core.optimally(setup.capacity_blocks)
         else:
             hit, evictions = self._core.by(_rules(setup))
-        found = np.asarray(hit, np.int64)
-        whole, half = self._sums(found, 0), self._sums(found, self.requests // 2)
+        whole, half = self._core.sums(hit, 0), self._core.sums(hit, self.requests // 2)
         return Simulation(
             setup=setup,
             requests=self.requests,
             block_references=self.references,
-            distinct_blocks=self.distinct_blocks,
+            distinct_blocks=self._core.distinct_blocks,
             prompt_tokens=whole.tokens,
             hit_tokens=whole.hit_tokens,
             token_hit_rate=whole.hit_tokens / whole.tokens,
@@ -103,18 +70,6 @@ class Simulator:
             token_hit_rate_last_half=half.hit_tokens / half.tokens,
             block_hit_rate_last_half=half.hit_blocks / half.blocks,
             evictions=evictions,
-        )
-
-    def _sums(self, found: "NDArray[np.int64]", first: int) -> Sums:
-        """Add up the requests from number `first` on, as `kvtune_cache.requests.sums` does."""
-        starts, before = self._starts, self._tokens_before
-        heads = starts[first:-1]
-        hit_tokens = before[heads + found[first:]] - before[heads]
-        return Sums(
-            blocks=int(starts[-1] - starts[first]),
-            hit_blocks=int(found[first:].sum()),
-            tokens=int(before[starts[-1]] - before[starts[first]]),
-            hit_tokens=int(hit_tokens.sum()),
         )
 
 
@@ -131,24 +86,50 @@ def _rules(setup: Setup) -> Rules:
     )
 
 
-class _Plain:
-    """Runs the sources as they are, on lists."""
+class _Core(Protocol):
+    """Runs the policies over one trace, one way or the other."""
 
-    def __init__(self, requests: Requests, distinct_blocks: int) -> None:
-        self._requests = as_lists(requests)
-        self._distinct_blocks = distinct_blocks
+    distinct_blocks: int
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
-        cache, found = cache_for(rules, self._distinct_blocks), self._no_hits()
+        """Hit blocks of each request, and what has left."""
+
+    def optimally(self, capacity: int) -> Integers:
+        """Hit blocks of each request, with all requests known."""
+
+    def sums(self, found: Integers, first: int) -> Sums:
+        """Add up the requests from number `first` on, as `kvtune_cache.requests.sums` does."""
+
+
+class _Plain:
+    """Runs the sources as they are, on lists, without numpy: it takes longer to import than a small trace."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = as_lists(requests)
+        self.distinct_blocks = max(self._requests.blocks) + 1
+        self._tokens_before = [0, *accumulate(self._requests.tokens)]
+
+    def by(self, rules: Rules) -> tuple[Integers, Evictions]:
+        cache, found = cache_for(rules, self.distinct_blocks), self._no_hits()
         serve = serve_all_by_lru if is_lru_run(rules) else serve_all
         serve(cache, rules, self._requests, found)
         return found, _evictions(cache)
 
     def optimally(self, capacity: int) -> Integers:
-        foreseen, found = plain_foreseen(self._requests, self._distinct_blocks), self._no_hits()
+        foreseen, found = plain_foreseen(self._requests, self.distinct_blocks), self._no_hits()
         foresee(self._requests, foreseen)
         serve_optimally(self._requests, foreseen, capacity, found)
         return found
+
+    def sums(self, found: Integers, first: int) -> Sums:
+        starts, before = self._requests.starts, self._tokens_before
+        hits = zip(starts[first:-1], found[first:], strict=True)
+        return Sums(
+            blocks=starts[-1] - starts[first],
+            hit_blocks=sum(found[first:]),
+            tokens=before[-1] - before[starts[first]],
+            hit_tokens=sum(before[start + hit] - before[start] for start, hit in hits),
+        )
 
     def _no_hits(self) -> list[int]:
         return [0] * (len(self._requests.starts) - 1)
@@ -157,13 +138,17 @@ class _Plain:
 class _Compiled:
     """Runs the same sources compiled, on arrays; imports numba."""
 
-    def __init__(self, requests: Requests, distinct_blocks: int) -> None:
+    def __init__(self, requests: Requests) -> None:
+        import numpy as np
+
         from kvtune_lab.compiled import as_arrays, compiled
 
         self._compiled = compiled
         self._requests = as_requests(*requests)
         self._as_arrays = as_arrays
-        self._distinct_blocks = distinct_blocks
+        self.distinct_blocks = int(np.max(self._requests.blocks)) + 1
+        self._tokens_before = np.zeros(len(self._requests.blocks) + 1, np.int64)
+        np.cumsum(self._requests.tokens, out=self._tokens_before[1:])
         self._empty: dict[tuple[int, bool, bool], Cache] = {}
         self._no_hits = np.zeros(len(requests.starts) - 1, np.int32)
 
@@ -173,7 +158,9 @@ class _Compiled:
         return found, _evictions(cache)
 
     def optimally(self, capacity: int) -> Integers:
-        found, distinct = cast(Integers, self._no_hits.copy()), self._distinct_blocks
+        import numpy as np
+
+        found, distinct = cast(Integers, self._no_hits.copy()), self.distinct_blocks
         lengths = len(self._requests.blocks), distinct, distinct, distinct, len(found)
         foreseen = Foreseen(*(cast(Integers, np.zeros(length, np.int32)) for length in lengths))
         self._compiled(foresee)(self._requests, foreseen)
@@ -181,11 +168,23 @@ class _Compiled:
         serve(self._requests, foreseen, capacity, found)
         return found
 
+    def sums(self, found: Integers, first: int) -> Sums:
+        import numpy as np
+
+        starts, before = np.asarray(self._requests.starts), self._tokens_before
+        heads, hits = starts[first:-1], np.asarray(found)[first:]
+        return Sums(
+            blocks=int(starts[-1] - starts[first]),
+            hit_blocks=int(hits.sum(dtype=np.int64)),
+            tokens=int(before[-1] - before[starts[first]]),
+            hit_tokens=int((before[heads + hits] - before[heads]).sum()),
+        )
+
     def _cache(self, rules: Rules) -> Cache:
         """An empty cache: making it of lists takes longer than copying its arrays."""
         kind = (rules.policy, rules.ttl_seconds < inf, rules.store_threshold > 1)
         if kind not in self._empty:
-            self._empty[kind] = self._as_arrays(cache_for(rules, self._distinct_blocks))
+            self._empty[kind] = self._as_arrays(cache_for(rules, self.distinct_blocks))
         return _copied(self._empty[kind])
 
 

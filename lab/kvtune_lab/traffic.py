@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvtune_api.hints import Hint
+if TYPE_CHECKING:
+    from kvtune_api.hints import Hint
 
 
 class Request(NamedTuple):
@@ -21,7 +22,7 @@ class Request(NamedTuple):
     blocks: list[int]
     prompt_tokens: int
     output_tokens: int
-    hint: Hint | None = None
+    hint: "Hint | None" = None
     """What its client tells of the session."""
 
 
@@ -38,7 +39,7 @@ def hastened(requests: Iterable[Request], factor: float) -> Iterator[Request]:
     )
 
 
-def _hastened(hint: Hint | None, factor: float) -> Hint | None:
+def _hastened(hint: "Hint | None", factor: float) -> "Hint | None":
     if hint is None or hint.expected_return_seconds is None:
         return hint
     return replace(hint, expected_return_seconds=hint.expected_return_seconds / factor)

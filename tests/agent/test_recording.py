@@ -18,10 +18,11 @@ from kvtune_lab.generator import generate
 from kvtune_lab.readers.load import load
 from kvtune_lab.readers.loaded import as_lists
 from kvtune_lab.setups import Policy, Setup
-from kvtune_lab.simulate import Simulator, packed
+from kvtune_lab.simulate import Simulator
 from tests.agent.fake_clock import FakeClock
 from tests.agent.samples import WRITE, new_agent
 from tests.agent.test_process import refused_start, running_agent
+from tests.lab.packed import packed
 
 ORIGIN = 1_700_000_000
 CLOCK = ("--origin", str(ORIGIN), "--speed", "600")

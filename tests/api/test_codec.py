@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtune_api.codec import camel, canonical, digest, dump, finite, frozen, parse, parse_json
+from kvtune_api.codec import camel, canonical, digest, dump, frozen, parse, parse_json
 from kvtune_api.errors import SpecError
+from kvtune_api.finite import finite
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.units import Duration
 

@@ -8,9 +8,10 @@ import pytest
 from kvtune_cache.requests import Requests
 from kvtune_lab.generator import generate
 from kvtune_lab.setups import Order, Policy, Setup
-from kvtune_lab.simulate import PLAIN_REFERENCES, Simulator, Way, packed, way_for
+from kvtune_lab.simulate import PLAIN_REFERENCES, Simulator, Way, way_for
 from kvtune_lab.simulation import Evictions, Simulation
 from kvtune_lab.traffic import Request
+from tests.lab.packed import packed
 
 TWO_SESSIONS = [(1, 2, 3), (9, 8), (1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 4)]
 

@@ -105,7 +105,7 @@ def _check_json(path: Path | None) -> None:
 def _finish(options: "DemoOptions", told: "Told", console: "Console") -> None:
     import json
 
-    from kvtune_api.codec import finite
+    from kvtune_api.finite import finite
     from kvtune_cli.demo.summary import as_json, print_summary
     from kvtune_operator.statedir import StateDir, experiments
     from kvtune_tuner.replay import replay

@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.fields import TIME_LIMIT, given, number_from_zero, whole
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded, Whole, as_requests
@@ -64,6 +62,8 @@ def load_agentic(source: Source, starts: Path | None = None) -> Loaded:
 
 
 def _loaded(source: Source, rows: list[_Request], blocks: Whole, notes: tuple[str, ...]) -> Loaded:
+    import numpy as np
+
     lengths = [sum(row.runs[1::2]) for row in rows]
     times = np.array([row.time_s for row in rows])
     numbers: dict[int, int] = {}
@@ -129,6 +129,8 @@ def _runs(source: Source, number: int, row: dict[str, Any]) -> list[int]:
 
 def _expanded(source: Source, rows: list[_Request]) -> tuple[list[_Request], Whole]:
     """Number all blocks by first appearance; requests that are not chained are skipped where they may be."""
+    import numpy as np
+
     first: dict[int, int] = {}
     top = 0
     for row in rows:
@@ -165,6 +167,8 @@ def _expanded(source: Source, rows: list[_Request]) -> tuple[list[_Request], Who
 
 def _keys(row: _Request, first: int) -> Whole:
     """The blocks of a request, counted through all sessions."""
+    import numpy as np
+
     runs = [
         np.arange(first + start, first + start + length, dtype=np.int32)
         for start, length in zip(row.runs[::2], row.runs[1::2], strict=True)

@@ -13,8 +13,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-import numpy as np
-
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.loaded import LACKS, Arrivals, ClientRates, Format
 from kvtune_lab.readers.packing import numbered, refuse_empty
@@ -27,6 +25,8 @@ SERVEGEN_STEP_SECONDS = 600.0
 
 def load_azure(source: Source) -> Arrivals:
     """Read all arrivals."""
+    import numpy as np
+
     times, prompts, outputs = array("d"), array("i"), array("i")
     for number, cells in _table(source, AZURE_FIELDS):
         try:
@@ -54,6 +54,8 @@ def load_azure(source: Source) -> Arrivals:
 
 def load_servegen(source: Source) -> ClientRates:
     """Read all rates; a client is a category, a model and a number."""
+    import numpy as np
+
     times, rates, variations, clients = array("d"), array("d"), array("d"), array("i")
     names: dict[tuple[str, str, str], int] = {}
     for number, cells in _table(source, SERVEGEN_FIELDS):

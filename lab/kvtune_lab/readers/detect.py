@@ -9,7 +9,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from kvtune_api.recordings import FORMAT_FIELD
 from kvtune_lab.readers.arrivals import AZURE_FIELDS, SERVEGEN_FIELDS
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.kv_events import looks_like_kv_events
@@ -74,12 +73,14 @@ def _of_line(line: bytes) -> Format | None:
 
 
 def _of_row(row: dict[str, Any]) -> Format | None:
-    if str(row.get(FORMAT_FIELD)).startswith(Format.RECORDING):
-        return Format.RECORDING
     if "runs" in row and "s" in row:
         return Format.AGENTIC
     if isinstance(row.get("hash_ids"), dict):
         return Format.RAGPULSE
     if "chat_id" in row or "parent_chat_id" in row:
         return Format.BAILIAN
-    return Format.MOONCAKE if {"timestamp", "input_length", "hash_ids"} & row.keys() else None
+    if {"timestamp", "input_length", "hash_ids"} & row.keys():
+        return Format.MOONCAKE
+    from kvtune_api.recordings import FORMAT_FIELD
+
+    return Format.RECORDING if str(row.get(FORMAT_FIELD)).startswith(Format.RECORDING) else None

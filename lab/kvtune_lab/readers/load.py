@@ -13,14 +13,20 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-
-from kvtune_lab.readers import agentic, bailian, kv_events, mooncake, ragpulse, recording
+from kvtune_lab.readers import agentic, bailian, kv_events, mooncake, ragpulse
 from kvtune_lab.readers.arrivals import load_azure, load_servegen
 from kvtune_lab.readers.detect import detect
 from kvtune_lab.readers.errors import ArrivalsOnly, Skips, TraceError
 from kvtune_lab.readers.loaded import LACKS, Arrivals, ClientRates, Format, Loaded
 from kvtune_lab.readers.source import Progress, Source
+
+
+def _load_recording(source: Source) -> Loaded:
+    """Import what the API's types need only for a recording."""
+    from kvtune_lab.readers.recording import load_recording
+
+    return load_recording(source)
+
 
 _BLOCK_TOKENS: Mapping[Format, int] = MappingProxyType(
     {
@@ -37,7 +43,7 @@ _LOADERS: Mapping[Format, Callable[[Source], Loaded]] = MappingProxyType(
         Format.RAGPULSE: ragpulse.load_ragpulse,
         Format.AGENTIC: agentic.load_agentic,
         Format.KV_EVENTS: kv_events.load_kv_events,
-        Format.RECORDING: recording.load_recording,
+        Format.RECORDING: _load_recording,
     }
 )
 
@@ -102,6 +108,8 @@ def load_arrivals(
 
 def arrivals_of(loaded: Loaded) -> Arrivals:
     """The arrivals of requests that have blocks; a prompt's tokens are those of its blocks."""
+    import numpy as np
+
     requests = loaded.requests
     before = np.concatenate(([0], np.cumsum(requests.tokens, dtype=np.int64)))
     return Arrivals(

@@ -1,21 +1,24 @@
 """What readers give: requests as arrays with what else the trace tells, or arrivals alone.
 
-Missing is not zero: what a format does not tell of is None, or -1 in an array, and stands in the notes.
+Missing is not zero: what a format does not tell of is None, or -1 in an array, and stands in the notes. numpy
+is imported where it is needed: a small trace is read and served in less time than that takes.
 """
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from kvtune_cache.requests import Requests
 
-Whole: TypeAlias = NDArray[np.int32]
-Reals: TypeAlias = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Whole: TypeAlias = "NDArray[np.int32]"
+Reals: TypeAlias = "NDArray[np.float64]"
 
 
 class Format(StrEnum):
@@ -63,23 +66,23 @@ class Loaded:
     """Requests in the order of arrival, their blocks numbered by first appearance."""
 
     requests: Requests
-    """Arrays: starts int64, blocks int32, tokens int32, times float64 from 0, outputs int32, kinds uint8,
-    hints float64."""
+    """Arrays, of numpy or of the standard library, which `np.asarray` takes as they are: starts int64, blocks
+    int32, tokens int32, times float64 from 0, outputs int32, kinds uint8, hints float64."""
 
     block_tokens: int
     """Tokens of a full block; the most of a block where they differ (RAGPulse)."""
 
     format: Format
-    sessions: Whole | None
+    sessions: "Whole | None"
     """Of each request the number of its session, by first appearance; -1 where it has none."""
 
-    turns: Whole | None = None
+    turns: "Whole | None" = None
     """Of each request its turn from 1, where the trace says so."""
 
     kind_names: tuple[str, ...] = ()
     """The request types 1, 2, ...; 0 is not known."""
 
-    parts: NDArray[np.uint8] | None = None
+    parts: "NDArray[np.uint8] | None" = None
     """Of each distinct block the part of the prompt it belongs to (RAGPulse)."""
 
     part_names: tuple[str, ...] = ()
@@ -90,7 +93,8 @@ class Loaded:
     @property
     def distinct_blocks(self) -> int:
         """Distinct blocks, at least 1."""
-        return int(np.max(self.requests.blocks)) + 1
+        blocks = self.requests.blocks
+        return 1 + (max(blocks) if isinstance(blocks, array) else int(cast(Any, blocks).max()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +137,7 @@ class ClientRates:
 
 def as_lists(requests: Requests) -> Requests:
     """Copy requests into lists, for the core as it runs on plain ones."""
-    return Requests(*(np.asarray(part).tolist() for part in requests))
+    return Requests(*(part if isinstance(part, list) else cast(Any, part).tolist() for part in requests))
 
 
 def as_requests(
@@ -143,6 +147,8 @@ def as_requests(
 
     Without hints none is known.
     """
+    import numpy as np
+
     return Requests(
         np.asarray(starts, np.int64),  # type: ignore[arg-type]  # an array serves as a sequence of ints
         np.asarray(blocks, np.int32),  # type: ignore[arg-type]  # the same

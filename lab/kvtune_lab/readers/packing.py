@@ -6,16 +6,12 @@ beside one dictionary entry a distinct block.
 """
 
 from array import array
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-import numpy as np
-
+from kvtune_cache.requests import Requests
 from kvtune_lab.readers.errors import TraceError
-from kvtune_lab.readers.loaded import MOST_KINDS, UNKNOWN, Format, Loaded, as_requests
+from kvtune_lab.readers.loaded import MOST_KINDS, UNKNOWN, Format, Loaded, Whole
 from kvtune_lab.readers.source import Source
 
 N = TypeVar("N", bound=Hashable)
@@ -23,8 +19,7 @@ N = TypeVar("N", bound=Hashable)
 _NO_BLOCK = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One request as a reader has parsed it."""
 
     time_s: float
@@ -48,7 +43,7 @@ class Packing:
         self._source = source
         self._time_field = time_field
         self._blocks_field = blocks_field
-        self._numbers: defaultdict[Hashable, int] = defaultdict(count().__next__)
+        self._numbers: dict[Hashable, int] = {}
         self._before = array("i")
         self._starts, self._blocks, self._tokens = array("q", [0]), array("i"), array("i")
         self._times, self._outputs, self._kinds = array("d"), array("i"), array("B")
@@ -87,54 +82,69 @@ class Packing:
         if len(names) > MOST_KINDS:
             notes += (f"{len(names)} request types: all but the first {MOST_KINDS - 1} count as one",)
             names = (*names[: MOST_KINDS - 1], "other")
-        times = np.frombuffer(self._times, np.float64)
+        first_s = self._times[0]
+        times = array("d", [time_s - first_s for time_s in self._times])
+        outputs, kinds, hints = self._outputs, self._kinds, self._hints
         return Loaded(
-            requests=as_requests(
-                np.frombuffer(self._starts, np.int64),
-                np.frombuffer(self._blocks, np.int32),
-                np.frombuffer(self._tokens, np.int32),
-                times - times[0],
-                np.frombuffer(self._outputs, np.int32),
-                np.frombuffer(self._kinds, np.uint8),
-                np.frombuffer(self._hints, np.float64),
-            ),
+            requests=Requests(self._starts, self._blocks, self._tokens, times, outputs, kinds, hints),
             block_tokens=block_tokens,
             format=format,
-            sessions=np.frombuffer(self._sessions, np.int32) if self._session_numbers else None,
-            turns=_known(np.frombuffer(self._turns, np.int32)),
+            sessions=_known(self._sessions),
+            turns=_known(self._turns),
             kind_names=names,
             notes=notes,
             skipped=self._source.skips.skipped,
         )
 
     def _numbered(self, line: int, blocks: Sequence[Hashable]) -> list[int]:
+        """Number the blocks of a request: the known ones come first, as ids are prefix-chained."""
         numbers, before = self._numbers, self._before
-        known = len(numbers)
-        found = list(map(numbers.__getitem__, blocks))
-        previous = [_NO_BLOCK, *found[:-1]]
-        new = len(numbers) - known
-        if new and found[-new] == known:  # the usual case: all that is new stands at the end
-            before.extend(previous[len(found) - new : len(found)])
-        elif new:
-            before.extend([p for x, p in zip(found, previous, strict=False) if x >= known])
-        if list(map(before.__getitem__, found)) == previous[: len(found)]:
-            return found
-        at = next(i for i, x in enumerate(found) if before[x] != previous[i])
-        was = before[found[at]]
-        self._forget(known)
-        raise self._source.error(
-            line,
-            self._blocks_field,
-            f"block {blocks[at]!r} follows {_name(blocks[at - 1] if at else None)}, "
-            f"but {_name(_block_of(numbers, was))} earlier: ids must be prefix-chained",
-        )
+        known, found = len(numbers), list(map(numbers.get, blocks))
+        first = found.index(None) if None in found else len(found)
+        old = cast("list[int]", found[:first])
+        new = range(known, known + len(found) - first)
+        chained = found.count(None) == len(new)
+        chained &= list(map(before.__getitem__, old)) == [_NO_BLOCK, *old[:-1]][:first]
+        if chained:
+            numbers.update(zip(blocks[first:], new, strict=True))
+        if not chained or len(numbers) < known + len(new):
+            self._forget(known)
+            raise self._not_chained(line, blocks)
+        if new:
+            before.append(old[-1] if old else _NO_BLOCK)
+            before.extend(new[:-1])
+        return [*old, *new]
 
     def _forget(self, known: int) -> None:
         """Take back the numbers from `known` on."""
         for block in list(self._numbers)[known:]:
             del self._numbers[block]
-        self._numbers.default_factory = count(known).__next__
-        del self._before[known:]
+
+    def _not_chained(self, line: int, blocks: Sequence[Hashable]) -> TraceError:
+        """Name the first block that follows another one than earlier."""
+        earlier: dict[Hashable, Hashable | None] = {}
+        previous: Hashable | None = None
+        for block in blocks:
+            was = earlier.setdefault(block, self._follows(block, previous))
+            if was != previous:
+                break
+            previous = block
+        return self._source.error(
+            line,
+            self._blocks_field,
+            f"block {block!r} follows {_name(previous)}, "
+            f"but {_name(was)} earlier: ids must be prefix-chained",
+        )
+
+    def _follows(self, block: Hashable, otherwise: Hashable | None) -> Hashable | None:
+        """The block that a known one follows; None for none."""
+        x = self._numbers.get(block)
+        if x is None:
+            return otherwise
+        was = self._before[x]
+        if otherwise is not None and self._numbers.get(otherwise) == was:
+            return otherwise
+        return next((name for name, number in self._numbers.items() if number == was), None)
 
 
 def numbered(numbers: dict[Any, int], name: N) -> int:
@@ -150,24 +160,25 @@ def refuse_empty(source: Source, requests: int, references: int, blocks_field: s
         raise source.error(1, blocks_field, f"none of {requests} requests has a block" + _besides(source))
 
 
-def tokens_of(prompt_tokens: int, blocks: int, block_tokens: int) -> list[int]:
+def tokens_of(prompt_tokens: int, blocks: int, block_tokens: int) -> "array[int]":
     """Tokens of each block of a prompt: all full but the last, which holds what is left, at most a block."""
-    if blocks == 0:
-        return []
-    full = blocks - 1
-    return [block_tokens] * full + [min(block_tokens, prompt_tokens - block_tokens * full)]
+    tokens = array("i", (block_tokens,)) * blocks
+    if blocks > 0:
+        tokens[-1] = min(block_tokens, prompt_tokens - block_tokens * (blocks - 1))
+    return tokens
 
 
-def _known(turns: Any) -> Any:
-    return turns if np.any(turns != UNKNOWN) else None
+def _known(numbers: "array[int]") -> "Whole | None":
+    """The numbers as numpy has them; None where none is known."""
+    if numbers.count(UNKNOWN) == len(numbers):
+        return None
+    import numpy as np
+
+    return np.frombuffer(numbers, np.int32)
 
 
 def _besides(source: Source) -> str:
     return f" beside {source.skips.skipped} bad rows" if source.skips.skipped else ""
-
-
-def _block_of(numbers: dict[Hashable, int], number: int) -> Hashable | None:
-    return next((block for block, x in numbers.items() if x == number), None)
 
 
 def _name(block: Hashable | None) -> str:

@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.fields import TIME_LIMIT, given, whole
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded
@@ -83,6 +81,8 @@ def load_ragpulse(source: Source) -> Loaded:
 
 
 def _with_parts(loaded: Loaded, nodes: list[Any], part_of_node: list[int]) -> Loaded:
+    import numpy as np
+
     parts = np.zeros(loaded.distinct_blocks, np.uint8)
     by_node = np.asarray(part_of_node, np.uint8)
     parts[np.asarray(loaded.requests.blocks)] = by_node[np.asarray(nodes) - 1]

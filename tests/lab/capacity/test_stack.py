@@ -14,8 +14,8 @@ from kvtune_cache.rules import Rules
 from kvtune_lab.capacity.stack import NotChained, array_room, columns, lru_curve, measure, plain_room
 from kvtune_lab.compiled import compiled
 from kvtune_lab.readers.mooncake import BLOCK_TOKENS, read_mooncake
-from kvtune_lab.simulate import packed
 from tests.lab.capacity.traces import branching, trace
+from tests.lab.packed import packed
 
 CONVERSATION = Path(__file__).parents[4] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
 

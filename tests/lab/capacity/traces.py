@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from kvtune_cache.requests import Requests
-from kvtune_lab.simulate import packed
 from kvtune_lab.traffic import Request
+from tests.lab.packed import packed
 
 BLOCK = 16
 

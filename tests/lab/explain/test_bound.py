@@ -10,8 +10,8 @@ from kvtune_cache.requests import Requests
 from kvtune_lab.explain.bound import SCHEMES, bound, hinted
 from kvtune_lab.explain.tally import GRID, Tally, tallied
 from kvtune_lab.readers.mooncake import BLOCK_TOKENS, read_mooncake
-from kvtune_lab.simulate import packed
 from tests.lab.capacity.traces import branching, sessions, skewed, trace
+from tests.lab.packed import packed
 
 CONVERSATION = Path(__file__).parents[4] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
 ALL = SCHEMES["all classes"]

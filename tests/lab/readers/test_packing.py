@@ -106,4 +106,4 @@ def test_requests_without_any_block_are_refused() -> None:
     [(40, 3, [16, 16, 8]), (40, 2, [16, 16]), (32, 2, [16, 16]), (5, 1, [5]), (5, 0, [])],
 )
 def test_the_last_block_holds_what_is_left(prompt: int, blocks: int, tokens: list[int]) -> None:
-    assert tokens_of(prompt, blocks, 16) == tokens
+    assert list(tokens_of(prompt, blocks, 16)) == tokens

@@ -50,6 +50,7 @@ def test_agent_sessions_are_expanded_and_laid_over_a_day(traces: Path) -> None:
         np.float64,
         np.int32,
         np.uint8,
+        np.float64,
     ]
     assert loaded.notes[-1].startswith("session starts from agentic_dev_session_starts_24h.json.gz")
 

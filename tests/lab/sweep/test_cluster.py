@@ -10,9 +10,9 @@ from kvtune_api.errors import Unavailable
 from kvtune_cache.requests import Requests
 from kvtune_lab.generator import generate
 from kvtune_lab.setups import Grid, Policy
-from kvtune_lab.simulate import packed
 from kvtune_lab.sweep.cluster import run_on_cluster
 from kvtune_lab.sweep.run import run_here
+from tests.lab.packed import packed
 
 GRID = Grid(policies=[Policy.LRU, Policy.ARC, Policy.OPT], capacities_blocks=[100, 400])
 
