@@ -97,6 +97,10 @@ class Farm:
         """Let these agents count errors."""
         self._change(names, errors=per_second)
 
+    def fall_back(self, names: Sequence[str]) -> None:
+        """Let these agents report that they run LRU in place of their eviction policy."""
+        self._change(names, fallback={"reason": "LowReuse", "message": "reuse rate 0.1", "since": 1.0})
+
     def restart(self, names: Sequence[str]) -> None:
         """Restart these agents: counters from zero, back on their incumbent."""
         self._change(names, restart=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 from aiohttp import web
 
-from kvtune_api.codec import dump
+from kvtune_api.codec import dump, parse
 from kvtune_api.knobs import CacheConfig, Knob, config
+from kvtune_api.wire import Fallback
 from kvtune_operator.adapters.kube import connect
 from kvtune_operator.clock import WallClock
 from tests.fakes.http_pool import HttpPool
@@ -91,6 +92,8 @@ class Agents:
                 pool.set_traffic(self.now(), request_rate=rate, name=name)
             case {"errors": per_second}:
                 pool.set_errors(self.now(), per_second=per_second, name=name)
+            case {"fallback": fallback}:
+                pool.agents[name].fallback = parse(Fallback, fallback)
             case {"restart": _}:
                 pool.restart(name, self.now())
             case {"switch": switch, "to": value}:
@@ -126,6 +129,11 @@ def app(agents: Agents) -> web.Application:
         given = request.headers.get("Authorization", "")
         return answer(*agents.of(name).push(name, given, await request.read()))
 
+    async def restore(request: web.Request) -> web.Response:
+        if (name := asked(request)) is None:
+            return answer(404, "")
+        return answer(*agents.of(name).restore(name, request.headers.get("Authorization", "")))
+
     async def told(request: web.Request) -> web.Response:
         return web.json_response(agents.told())
 
@@ -141,6 +149,7 @@ def app(agents: Agents) -> web.Application:
     found = web.Application()
     found.router.add_get("/v1/report", report)
     found.router.add_put("/v1/config", push)
+    found.router.add_post("/v1/eviction/restore", restore)
     found.router.add_get("/herds/agents", told)
     found.router.add_get("/herds/pushes", pushes)
     found.router.add_post("/herds/change", change)

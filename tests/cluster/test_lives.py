@@ -136,6 +136,17 @@ def test_case_24_abort_and_try_are_annotations_that_go_once_done(there: World) -
     there.until(lambda: not there.annotations("aborted"), "the annotations are gone")
 
 
+def test_agents_that_fell_back_run_their_policy_again_by_an_annotation(there: World) -> None:
+    names = sorted(there.farm.agents("aborted"))
+    there.farm.fall_back(names)
+    there.until(lambda: there.events("aborted", "EvictionFallback"), "a warning")
+    there.annotate("aborted", restore="all")
+
+    there.until(lambda: len(there.events("aborted", "EvictionRestored")) == 2, "an event for each")
+    assert {line.split(": ")[1] for line in there.events("aborted", "EvictionRestored")} == set(names)
+    there.until(lambda: not there.annotations("aborted"), "the annotation is gone")
+
+
 def test_experiments_with_retention_orphan_outlive_their_policy(there: World) -> None:
     there.until_exposed("orphan")
 
