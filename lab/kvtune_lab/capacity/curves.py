@@ -88,10 +88,9 @@ def policy_curves(
     salts = sampling.salts if thin else ()
     ticks = _ticks(len(capacities) * (len(whole) + len(thin) * len(salts)), progress)
     rates = {(Policy.LRU, 0): [lru.rate(capacity) for capacity in capacities]}
-    if whole:
-        simulator = Simulator(requests, way_for(len(requests.blocks) * len(whole) * len(capacities)))
-        for policy in whole:
-            rates[policy, 0] = _simulated(simulator, policy, capacities, ticks)
+    way = way_for(len(requests.blocks) * len(whole) * len(capacities))
+    for policy in whole:  # each with a simulator of its own, so that only one empty cache is kept at a time
+        rates[policy, 0] = _simulated(Simulator(requests, way), policy, capacities, ticks)
     control = []
     for salt in salts:
         sample = sampled(requests, rate=sampling.rate, salt=salt)

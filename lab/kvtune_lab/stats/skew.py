@@ -29,7 +29,8 @@ def reuse_by_user(users: Whole, reused_tokens: Reals) -> Reals:
     known = users >= 0
     if not known.any():
         return np.empty(0)
-    totals: Reals = np.bincount(users[known], reused_tokens[known]).astype(np.float64)
+    _, dense = np.unique(users[known], return_inverse=True)  # a class may not have requests of every user
+    totals: Reals = np.bincount(dense, reused_tokens[known]).astype(np.float64)
     return np.sort(totals)[::-1]
 
 

@@ -25,6 +25,11 @@ def test_few_users_have_most_of_the_reuse() -> None:
     assert found.users_share_of_reuse == 0.25
 
 
+def test_only_users_with_a_request_are_counted() -> None:
+    found = skew_of(np.array([9, 2], np.int32), np.array([1.0, 1.0]), inferred=False)
+    assert (found.users, found.reusing_users) == (2, 2)
+
+
 def test_no_reuse_has_no_share_of_users() -> None:
     assert skew_of(np.zeros(2, np.int32), np.zeros(2), inferred=True).users_share_of_reuse is None
     assert skew_of(np.full(2, -1, np.int32), np.ones(2), inferred=True).users == 0
