@@ -49,7 +49,7 @@ def test_tables_and_one_sentence_for_a_person(trace: Path, capsys: Capture) -> N
     for title in ("Hit rate, % of prompt tokens", "Tiers below the device", "Published rules of thumb"):
         assert title in out
     last = out.splitlines()[-1]
-    assert last.startswith("Within 5 a month ") and "(all within 0.5 point)" in last
+    assert last.startswith("Within 5 a month ") and "(LRU and ARC within 0.5 point)" in last
 
 
 def test_the_plan_as_json_as_rows_and_as_plots(trace: Path, tmp_path: Path, capsys: Capture) -> None:

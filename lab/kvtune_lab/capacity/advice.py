@@ -14,20 +14,23 @@ def sentence(plan: Plan) -> str:
         return (
             f"Within {within} put nothing below the device: its {size(plan, best.device_blocks)} hit "
             f"{_percent(alone.hit_rate)} of the prompt tokens, and nothing that the budget allows saves "
-            f"{100 * MATTERS:g} point more; {_policies(plan)}."
+            f"{100 * MATTERS:g} point more of the prefill time; {_policies(plan)}."
         )
     tiers = " and ".join(
         f"{size(plan, blocks)} of {name}"
         for name, blocks in (("host memory", best.host_blocks), ("disk", best.disk_blocks))
         if blocks
     )
-    beside = "" if best.policy is Policy.LRU else f"LRU {_percent(lru.hit_rate)}, "
+    by_lru = best.policy is Policy.LRU
     per_point = cost_per_point(plan, best)
-    each = "" if per_point is None else f", {money(per_point)} for each point gained"
+    each = "" if per_point is None else f", {money(per_point)} for each point of hit rate gained"
     return (
         f"Within {within} put {tiers} below the device's {size(plan, best.device_blocks)} and run "
-        f"{best.policy}: {_percent(best.hit_rate)} of the prompt tokens hit ({beside}the device alone "
-        f"{_percent(alone.hit_rate)}, all that comes back {_percent(plan.ceiling)}) for "
+        f"{best.policy}: that saves {_percent(best.prefill_saved)} of the prefill time "
+        f"({'' if by_lru else f'LRU {_percent(lru.prefill_saved)}, '}the device alone "
+        f"{_percent(alone.prefill_saved)}), with {_percent(best.hit_rate)} of the prompt tokens hit "
+        f"({'' if by_lru else f'LRU {_percent(lru.hit_rate)}, '}the device alone "
+        f"{_percent(alone.hit_rate)}, all that comes back {_percent(plan.ceiling)}), for "
         f"{money(best.monthly_cost)} a month{each}; {_policies(plan)}."
     )
 
@@ -45,20 +48,27 @@ def money(amount: float) -> str:
 def _budget(plan: Plan) -> str:
     if isinstance(plan.budget, Money):
         return f"{plan.budget.monthly:,.10g} a month"
-    return f"{in_bytes(plan.budget.size_bytes)} below the device"
+    return in_bytes(plan.budget.size_bytes)
 
 
 def _policies(plan: Plan) -> str:
-    """Where policies stop to matter."""
+    """Where policies stop to matter, as far as policies were measured."""
+    measured = [curve.policy for curve in plan.curves.policies if curve.policy is not Policy.OPT]
+    if len(measured) < 2:
+        return "no policy but LRU was measured"
     none, no_gain = plan.no_policy_from, plan.no_gain_from
+    point = f"{100 * MATTERS:g} point"
     gain = (
-        ""
-        if no_gain in (None, none)
-        else f"above {size(plan, no_gain or 0)} none beats LRU by that much, and "
+        "" if no_gain in (None, none) else f"above {size(plan, no_gain or 0)} none beats LRU by {point}, and "
     )
+    if len(measured) == len(Policy) - 1:
+        every, nothing, names = "all policies", "no policy", "all"
+    else:
+        every = names = f"{', '.join(measured[:-1])} and {measured[-1]}"
+        nothing = "none of the measured policies"
     if none is None:
-        return f"{gain}at no measured capacity are all policies within {100 * MATTERS:g} point"
-    return f"{gain}above {size(plan, none)} no policy matters (all within {100 * MATTERS:g} point)"
+        return f"{gain}at no measured capacity are {every} within {point}"
+    return f"{gain}above {size(plan, none)} {nothing} matters ({names} within {point})"
 
 
 def _percent(rate: float) -> str:

@@ -57,7 +57,8 @@ class Plan:
     """The device with nothing below it."""
 
     best: Split
-    """Of what the budget allows the cheapest that saves within half a point of the most."""
+    """Of what the budget allows the cheapest that saves within half a point of the most; under LRU where its
+    policy saves less than half a point more on the same tiers."""
 
     best_by_lru: Split
     """The same tiers under LRU."""
@@ -69,7 +70,7 @@ def plan(curves: Curves, layout: Layout, budget: Budget) -> Plan:
     """Work out a plan; the curves must hold LRU."""
     found = tuple(splits(curves, layout))
     alone = next(split for split in found if not (split.host_blocks or split.disk_blocks))
-    best = _best([split for split in found if _allowed(split, layout, budget)])
+    best, best_by_lru = _best(found, [split for split in found if _allowed(split, layout, budget)])
     ceiling = curves.lru.rate(curves.lru.distinct_blocks)
     return Plan(
         curves=curves,
@@ -82,9 +83,7 @@ def plan(curves: Curves, layout: Layout, budget: Budget) -> Plan:
         splits=found,
         alone=alone,
         best=best,
-        best_by_lru=next(
-            split for split in found if split.policy is Policy.LRU and _tiers(split) == _tiers(best)
-        ),
+        best_by_lru=best_by_lru,
         rules=_rules(curves, layout, ceiling),
     )
 
@@ -110,16 +109,17 @@ def _allowed(split: Split, layout: Layout, budget: Budget) -> bool:
     return (split.host_blocks + split.disk_blocks) * layout.bytes_per_block <= budget.size_bytes
 
 
-def _best(allowed: Sequence[Split]) -> Split:
-    """The cheapest of those that save within half a point of the most; LRU where another saves no more.
+def _best(found: Sequence[Split], allowed: Sequence[Split]) -> tuple[Split, Split]:
+    """The cheapest of those that save within half a point of the most, and the same tiers under LRU.
 
-    The device alone costs nothing, so it is always among those allowed.
+    LRU itself where its policy saves less than half a point more on these tiers. The device alone costs
+    nothing, so it is always among those allowed.
     """
     most = max(split.prefill_saved for split in allowed)
     near = [split for split in allowed if split.prefill_saved >= most - MATTERS]
-    return min(
-        near, key=lambda split: (split.monthly_cost, split.policy is not Policy.LRU, -split.prefill_saved)
-    )
+    best = min(near, key=lambda split: (split.monthly_cost, -split.prefill_saved))
+    lru = next(split for split in found if split.policy is Policy.LRU and _tiers(split) == _tiers(best))
+    return (lru if best.prefill_saved - lru.prefill_saved < MATTERS else best), lru
 
 
 def _knee(curves: Curves) -> int | None:
