@@ -30,6 +30,16 @@ class Missed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfKind:
+    """Counters of the requests of one kind, as clients number them; 0: they did not say."""
+
+    kind: int
+    requests: float
+    prompt_tokens: float
+    hit_tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """An engine's counters at one moment: those of the wire, and what else its metrics show.
 
@@ -42,6 +52,8 @@ class Snapshot:
     evicted_blocks: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     stall_seconds: float | None = None
     queue_seconds: Histogram | None = None
+    kinds: tuple[OfKind, ...] = ()
+    """Of the kinds that were seen."""
 
 
 class Engine(Protocol):

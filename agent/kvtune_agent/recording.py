@@ -124,6 +124,7 @@ class RecordedModel(ServingModel):
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens if output_tokens >= 0 else None,
             session=None if root is None else str(root),
+            kind=str(kind) if kind else None,
             hint=_hint(hint),
         )
         self._recorder.take(request)

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from kvtune_agent.agent import Agent
 from kvtune_agent.engine import Snapshot
 from kvtune_api.knobs import Knob, point
-from kvtune_api.names import LABEL_EVICTION_POLICY, LABEL_REASON
+from kvtune_api.names import LABEL_EVICTION_POLICY, LABEL_KIND, LABEL_REASON
 from kvtune_api.names import Metric as Name
 from kvtune_api.wire import Histogram, Role, Running
 
@@ -118,6 +118,7 @@ def _engine_counters(snapshot: Snapshot, model: str) -> Iterator[Metric]:
     ):
         if value is not None:
             yield _counter(name, text, value, model)
+    yield from _by_kind(snapshot, model)
     if snapshot.evicted_blocks:
         yield _evicted(snapshot, model)
     for name, text, histogram in (
@@ -126,6 +127,18 @@ def _engine_counters(snapshot: Snapshot, model: str) -> Iterator[Metric]:
     ):
         if histogram is not None:
             yield _histogram(name, text, histogram, model)
+
+
+def _by_kind(snapshot: Snapshot, model: str) -> Iterator[Metric]:
+    for name, text, values in (
+        (Name.AGENT_KIND_REQUESTS, "Requests served, by kind.", [one.requests for one in snapshot.kinds]),
+        (Name.AGENT_KIND_PROMPT, "Prompt tokens, by kind.", [one.prompt_tokens for one in snapshot.kinds]),
+        (Name.AGENT_KIND_HITS, "Tokens hit anywhere, by kind.", [one.hit_tokens for one in snapshot.kinds]),
+    ):
+        family = CounterMetricFamily(name, text, labels=[LABEL_MODEL, LABEL_KIND])
+        for one, value in zip(snapshot.kinds, values, strict=True):
+            family.add_metric([model, str(one.kind)], value)
+        yield family
 
 
 def _evicted(snapshot: Snapshot, model: str) -> Metric:

@@ -1,4 +1,4 @@
-"""What a client knows of its session when it sends a request: a hint for the cache, never an order.
+"""What a client knows of its request and its session when it sends it: a hint for the cache, never an order.
 
 In batches of a replay, in recordings, and in what an engine hands on from its clients (vLLM's
 `kv_transfer_params`).
@@ -20,10 +20,13 @@ back)."""
 
 OVER = -1.0
 
+KINDS_MAX = 5
+"""Kinds that are told apart."""
+
 
 @frozen
 class Hint:
-    """What is to be expected of a session after this request. What is not said is not known."""
+    """What is to be expected after a request. What is not said is not known."""
 
     session_ended: Switch = False
     """No further request of this session will come."""
@@ -34,6 +37,9 @@ class Hint:
     expected_return_seconds: Annotated[float, Field(gt=0, le=RETURN_SECONDS_MAX), NUMBER] | None = None
     """When the next request is expected, seconds after this one."""
 
+    request_kind: Annotated[int, Field(ge=0, le=KINDS_MAX), NUMBER] = 0
+    """Type of the request, or what its answer ends with, as its senders number them; 0: not known."""
+
     @model_validator(mode="after")
     def _ended_or_not(self) -> "Hint":
         if self.session_ended and (self.tool_running or self.expected_return_seconds is not None):
@@ -43,7 +49,7 @@ class Hint:
 
     @property
     def returns_in_seconds(self) -> float:
-        """The same as one number: seconds until the session returns; below 0: it is over; 0: not known."""
+        """The session as one number: seconds until the session returns; below 0: it is over; 0: not known."""
         if self.session_ended:
             return OVER
         if self.expected_return_seconds is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.exits import ExitCode, StateUnavailable
 from kvtune_agent.recording import Recorder
 from kvtune_api.codec import dump
@@ -19,6 +20,7 @@ from kvtune_lab.readers.load import load
 from kvtune_lab.readers.loaded import as_lists
 from kvtune_lab.setups import Policy, Setup
 from kvtune_lab.simulate import Simulator
+from tests.agent.fake_clock import ORIGIN as T
 from tests.agent.fake_clock import FakeClock
 from tests.agent.samples import WRITE, new_agent
 from tests.agent.test_process import refused_start, running_agent
@@ -63,6 +65,19 @@ def test_what_an_agent_process_has_served_is_simulated_as_it_was(tmp_path: Path)
         Simulator(part).simulate(setup) for part in (loaded.requests, packed(served, block_tokens=128))
     )
     assert here.block_hit_rate == pytest.approx(there.block_hit_rate, abs=0.01)
+
+
+def test_kinds_are_recorded(tmp_path: Path) -> None:
+    agent = new_agent(tmp_path, FakeClock(), record_dir=tmp_path / "rec")
+    assert isinstance(agent.engine, ReplayEngine)
+    for at, kind in enumerate((2, 0, 4), 1):
+        agent.engine._model.serve(T + at, [1, 2], 256, 1, kind=kind)
+    agent.close()
+
+    (file,) = (tmp_path / "rec").iterdir()
+    loaded = load(file)
+    assert loaded.kind_names == ("2", "4")
+    assert as_lists(loaded.requests).kinds == [1, 0, 2]
 
 
 def test_a_request_that_the_format_has_no_place_for_is_left_out_with_one_line(

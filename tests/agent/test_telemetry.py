@@ -60,6 +60,21 @@ async def test_counters_are_those_of_the_newest_closed_grid_time(client: httpx.A
     assert value(found, Name.AGENT_NEW_ROOTS, "_total") == 1
 
 
+async def test_requests_and_hits_are_counted_by_the_kind_that_clients_tell(client: httpx.AsyncClient) -> None:
+    told = [{"requestKind": 3}, {"requestKind": 3, "toolRunning": True}, None, {"sessionEnded": True}]
+    rows = [[T + i, 1, 256, 1, [1, 2], hint] for i, hint in enumerate(told, 1)]
+    body = {"until": T + 10, "requests": rows}
+    assert (await client.post("/v1/replay", json=body, headers=WRITE)).status_code == 200
+
+    found = await families(client)
+
+    for kind, hits in (("3", 256), ("0", 512)):
+        assert value(found, Name.AGENT_KIND_REQUESTS, "_total", kind=kind) == 2
+        assert value(found, Name.AGENT_KIND_PROMPT, "_total", kind=kind) == 512
+        assert value(found, Name.AGENT_KIND_HITS, "_total", kind=kind) == hits
+    assert len(found[Name.AGENT_KIND_HITS].samples) == 2, "kinds that were never seen are absent"
+
+
 async def test_the_histogram_has_the_bounds_of_vllm_and_adds_up(client: httpx.AsyncClient) -> None:
     await served(client)
 

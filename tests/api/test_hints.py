@@ -17,6 +17,7 @@ from kvtune_api.hints import OVER, TOOL_SECONDS, Hint
         ({"toolRunning": True}, TOOL_SECONDS),
         ({"expectedReturnSeconds": 30}, 30.0),
         ({"toolRunning": True, "expectedReturnSeconds": 5}, 5.0),
+        ({"requestKind": 3}, 0.0),
     ],
 )
 def test_a_hint_is_the_seconds_until_the_session_returns(said: dict[str, Any], seconds: float) -> None:
@@ -38,6 +39,8 @@ def test_a_hint_is_the_seconds_until_the_session_returns(said: dict[str, Any], s
         ({"expectedReturnSeconds": "30s"}, "hint.expectedReturnSeconds: '30s' is not a number"),
         ({"expectedReturnSeconds": float("nan")}, "hint.expectedReturnSeconds: "),
         ({"sessionEnded": "yes"}, "hint.sessionEnded: 'yes': input should be a valid boolean"),
+        ({"requestKind": 6}, "hint.requestKind: 6: input should be less than or equal to 5"),
+        ({"requestKind": "chat"}, "hint.requestKind: 'chat' is not a number"),
         ({"ended": True}, "hint.ended: unknown field"),
         (7, "hint: must be an object, not 7"),
     ],

@@ -256,12 +256,12 @@ class ReplayEngine:
 
     def _serve(self, requests: Sequence[ReplayRequest]) -> None:
         serve, observe, totals = self._model.serve, self._queue.observe, self._model.totals
-        for arrival, root, prompt_tokens, output_tokens, blocks, hint in requests:
+        for arrival, root, prompt, output, blocks, hint in requests:
             if self._next_close is not None and arrival > self._next_close:
                 self._close_before(arrival)
             try:
-                told = hint.returns_in_seconds if hint is not None else 0.0
-                served = serve(arrival, blocks, prompt_tokens, root, output_tokens=output_tokens, hint=told)
+                back, kind = (hint.returns_in_seconds, hint.request_kind) if hint is not None else (0.0, 0)
+                served = serve(arrival, blocks, prompt, root, kind=kind, output_tokens=output, hint=back)
             except ValueError:
                 totals.errors += 1
             except Exception as error:

@@ -5,9 +5,10 @@ Called by replay.py at every grid time. The order of a row's columns is known he
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import accumulate
 
-from kvtune_agent.engine import Snapshot
+from kvtune_agent.engine import OfKind, Snapshot
 from kvtune_agent.engines.grid import Row
 from kvtune_api.wire import Counters, Histogram
 from kvtune_cache.serving import TTFT_BOUNDS_SECONDS, ServingModel
@@ -50,6 +51,8 @@ _TTFT = slice(len(_TOTALS), len(_TOTALS) + len(TTFT_BOUNDS_SECONDS) + 1)
 _QUEUE = slice(_TTFT.stop, _TTFT.stop + len(QUEUE_BOUNDS_SECONDS) + 1)
 _TTFT_SUM = _QUEUE.stop
 _QUEUE_SUM = _QUEUE.stop + 1
+_KINDS = _QUEUE_SUM + 1
+_OF_KIND = 3
 
 
 class QueueTimes:
@@ -75,6 +78,8 @@ def row_of(model: ServingModel, queue: QueueTimes) -> Row:
     row.extend(queue.counts)
     row.append(model.ttft.sum_seconds)
     row.append(queue.sum_seconds)
+    for of_kind in model.kinds:
+        row.extend((of_kind.requests, of_kind.prompt_tokens, of_kind.hit_tokens))
     return row
 
 
@@ -98,7 +103,15 @@ def snapshot_of(row: Row, *, at: float, started_at: float) -> Snapshot:
         evicted_blocks={"ttl": row[BY_TTL], "pressure": row[BY_PRESSURE], "resize": row[BY_RESIZE]},
         stall_seconds=row[STALL],
         queue_seconds=_histogram(QUEUE_BOUNDS_SECONDS, row[_QUEUE], row[_QUEUE_SUM]),
+        kinds=tuple(_kinds(row)),
     )
+
+
+def _kinds(row: Row) -> Iterator[OfKind]:
+    for kind, at in enumerate(range(_KINDS, len(row), _OF_KIND)):
+        requests, prompt, hits = row[at : at + _OF_KIND]
+        if requests:
+            yield OfKind(kind=kind, requests=requests, prompt_tokens=prompt, hit_tokens=hits)
 
 
 def _histogram(bounds: tuple[float, ...], counts: Row, total: float) -> Histogram:
