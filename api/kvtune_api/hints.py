@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from kvtune_api.codec import frozen
+from kvtune_api.codec import dump, frozen
 from kvtune_api.scalars import NUMBER, Switch
 
 RETURN_SECONDS_MAX = 10**9
@@ -46,6 +46,10 @@ class Hint:
             other = "toolRunning" if self.tool_running else "expectedReturnSeconds"
             raise ValueError(f"sessionEnded: true contradicts {other}")
         return self
+
+    def said(self) -> dict[str, object]:
+        """Plain data of what is said, and of nothing else."""
+        return {name: value for name, value in dump(self).items() if value}
 
     @property
     def returns_in_seconds(self) -> float:

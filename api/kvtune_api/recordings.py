@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvtune_api.codec import dump
 from kvtune_api.hints import Hint
 
 FORMAT_FIELD: Final = "format"
@@ -59,7 +58,7 @@ def line(request: Recorded, *, block_tokens: int, after_s: float) -> str:
         "prompt": request.prompt_tokens,
         "output": request.output_tokens,
         "kind": request.kind,
-        "hint": None if request.hint is None else dump(request.hint),
+        "hint": None if request.hint is None else request.hint.said(),
     }
     kept = {name: value for name, value in row.items() if value is not None}
     return json.dumps(kept, separators=(",", ":")) + "\n"

@@ -6,7 +6,6 @@ Called by driver.py, for a fleet that stays as it is, and by live.py, for one th
 import asyncio
 from collections.abc import Iterable
 
-from kvtune_api.codec import dump
 from kvtune_lab.clock import ScaledClock
 from kvtune_lab.posting import Row
 from kvtune_lab.sticky import StickyAssignment
@@ -48,7 +47,7 @@ def _row(arrival: float, request: Request) -> Row:
     prompt, output, hint = request.prompt_tokens, request.output_tokens, request.hint
     if hint is None:
         return arrival, request.root, prompt, output, request.blocks
-    return arrival, request.root, prompt, output, request.blocks, dump(hint)
+    return arrival, request.root, prompt, output, request.blocks, hint.said()
 
 
 def steps_due(until: float, clock: ScaledClock, step: float) -> int:

@@ -24,7 +24,8 @@ def test_a_hint_is_the_seconds_until_the_session_returns(said: dict[str, Any], s
     hint = parse(Hint, said)
 
     assert hint.returns_in_seconds == seconds
-    assert parse(Hint, dump(hint)) == hint
+    assert parse(Hint, dump(hint)) == parse(Hint, hint.said()) == hint
+    assert hint.said() == said
 
 
 @pytest.mark.parametrize(
