@@ -1,7 +1,5 @@
 """`kvtune capacity`: how much cache a trace is worth, split over tiers, for a budget."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +9,11 @@ from kvtune_cli.lab_options import JsonTarget, bytes_of_a_token, capacities, cho
 from kvtune_cli.lab_outputs import Outputs, ParquetTarget, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
 from kvtune_cli.output import STDOUT, put_json
+from kvtune_cli.progress import progress_bar
 from kvtune_lab.setups import Policy
 
 if TYPE_CHECKING:
-    from kvtune_lab.capacity.curves import Curves, Progress, Sampling
+    from kvtune_lab.capacity.curves import Curves, Sampling
     from kvtune_lab.capacity.plan import Plan
 
 ALL = "all"
@@ -117,22 +116,10 @@ def _measured(
 
     how = sampling or sampling_for(len(trace.requests.blocks))
     try:
-        with progress_bar() as progress:
+        with progress_bar("simulations") as progress:
             return policy_curves(trace.requests, policies, sizes, sampling=how, progress=progress)
     except ValueError as error:
         wrong(str(trace.path), error)
-
-
-@contextmanager
-def progress_bar() -> "Iterator[Progress]":
-    """A bar on the terminal, if stderr is one."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulations", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def _put(trace: Trace, found: "Plan", outputs: Outputs) -> None:

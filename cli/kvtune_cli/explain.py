@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvtune_api.errors import Unavailable
-from kvtune_cli.capacity import SampleShare, progress_bar, sampling_of
+from kvtune_cli.capacity import SampleShare, sampling_of
 from kvtune_cli.lab_options import JsonTarget, capacities, listed, wrong
 from kvtune_cli.lab_outputs import Outputs, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
 from kvtune_cli.output import STDOUT, put_json
+from kvtune_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from kvtune_lab.capacity.curves import Sampling
@@ -80,7 +81,7 @@ def _explained(trace: Trace, blocks: list[int], choices: _Choices) -> "Explained
     from kvtune_lab.explain.explain import explain as explained
 
     try:
-        with progress_bar() as progress:
+        with progress_bar("simulations") as progress:
             return explained(
                 trace.requests,
                 blocks,

@@ -11,6 +11,7 @@ import typer
 from kvtune_api.errors import Unavailable
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.output import one_line, tell
+from kvtune_cli.progress import late_bar
 
 if TYPE_CHECKING:
     from kvtune_cache.requests import Requests
@@ -66,8 +67,8 @@ def read_trace(path: Path, *, skip_bad: int = 0, session_starts: Path | None = N
     from kvtune_lab.readers.load import load
     from kvtune_lab.readers.loaded import LACKS
 
-    with telling_bad_traces(path):
-        loaded = load(path, skip_bad=skip_bad, starts=session_starts)
+    with telling_bad_traces(path), late_bar("reading", 1.0) as progress:
+        loaded = load(path, skip_bad=skip_bad, starts=session_starts, progress=progress)
     for note in loaded.notes:
         if note not in LACKS[loaded.format]:  # what a simulation needs is there
             tell(f"note: {note}")

@@ -1,8 +1,8 @@
 """`kvtune sweep`: what policies hit on a trace over capacities, TTLs and eviction ratios."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +26,7 @@ from kvtune_cli.lab_options import (
 from kvtune_cli.lab_outputs import Outputs, ParquetTarget, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, Trace, read_trace
 from kvtune_cli.output import STDOUT, put_json, tell, writing
+from kvtune_cli.progress import progress_bar
 from kvtune_lab.setups import Grid, Order, Policy, Setup
 
 if TYPE_CHECKING:
@@ -127,13 +128,14 @@ def _run(
         done = {} if file is None else {setup: file.kept[setup] for setup in setups if setup in file.kept}
         if done:
             tell(f"{out}: {len(done)} of {len(setups)} rows are there")
-        advance = stack.enter_context(_progress(len(setups), len(done)))
+        advance = stack.enter_context(progress_bar("sweep", len(setups)))
+        advance(len(done))
         with suppress(KeyboardInterrupt):
             for row in where.rows(trace, [setup for setup in setups if setup not in done]):
                 if file is not None:
                     file.add(row)
                 done[row.setup] = row
-                advance()
+                advance(len(done))
     rows = [done[setup] for setup in setups if setup in done]
     return rows, len(setups) - len(rows)
 
@@ -148,19 +150,6 @@ def _result_file(out: Path, trace: Trace) -> "ResultFile":
             return ResultFile(out, origin_of(trace.requests))
     except OtherResults as error:
         wrong("--out", error)
-
-
-@contextmanager
-def _progress(total: int, completed: int) -> Iterator[Callable[[], None]]:
-    """A bar on the terminal, if stderr is one; what it gives counts one row."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("sweep"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("sweep", total=total, completed=completed)
-        yield lambda: progress.advance(task)
 
 
 def _put(trace: Trace, rows: list["Simulation"], outputs: Outputs, bytes_per_token: int | None) -> None:

@@ -1,7 +1,5 @@
 """`kvtune trace stats`: what a trace says about reuse, its intervals, users, working sets and spikes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,11 +17,11 @@ from kvtune_cli.lab_options import (
 from kvtune_cli.lab_outputs import Outputs, PlotFormat, PlotsFolder
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, telling_bad_traces
 from kvtune_cli.output import STDOUT, put_json, tell
+from kvtune_cli.progress import late_bar, progress_bar
 from kvtune_lab.sizes import SizeError, parse_size, size_in_blocks
 
 if TYPE_CHECKING:
     from kvtune_lab.readers.loaded import Arrivals, ClientRates, Loaded
-    from kvtune_lab.readers.source import Progress
     from kvtune_lab.stats.report import Options
 
 
@@ -102,7 +100,7 @@ def _read(path: Path, *, skip_bad: int, session_starts: Path | None) -> "Loaded 
     """Read requests where the trace has blocks, else arrivals."""
     from kvtune_lab.readers.load import load, load_arrivals, open_trace
 
-    with telling_bad_traces(path), _progress("reading", 1.0) as progress:
+    with telling_bad_traces(path), late_bar("reading", 1.0) as progress:
         if open_trace(path).has_blocks:
             return load(path, skip_bad=skip_bad, starts=session_starts, progress=progress)
         return load_arrivals(path, skip_bad=skip_bad, progress=progress)
@@ -122,7 +120,7 @@ def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: Outpu
     from kvtune_lab.stats.records import class_rows
     from kvtune_lab.stats.report import TraceStats
 
-    with _progress("working out", None):
+    with progress_bar("working out"):
         worked_out = TraceStats(loaded, options)
         report = worked_out.report()
     if outputs.json != STDOUT:
@@ -170,15 +168,3 @@ def _seconds(option: str, text: str) -> float:
     if seconds == 0:
         wrong(option, f"{text} is not greater than 0")
     return seconds
-
-
-@contextmanager
-def _progress(doing: str, total: float | None) -> "Iterator[Progress]":
-    """A bar on the terminal, if stderr is one; without a total it only shows that work goes on."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(doing, total=total)
-        yield lambda share: bar.update(task, completed=share)
