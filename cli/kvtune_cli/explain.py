@@ -40,6 +40,10 @@ def explain(
     accuracies: Annotated[
         str, typer.Option("--hint-accuracies", help="How often a client's hint is right, 0.5 to 1.")
     ] = ACCURACIES,
+    recording: Annotated[
+        Path | None,
+        typer.Option("--recording", help="Of an agent: what it has served (kvtune agent --record)."),
+    ] = None,
     sample: SampleShare = None,
     skip_bad: SkipBad = 0,
     session_starts: SessionStarts = None,
@@ -49,7 +53,7 @@ def explain(
 ) -> None:
     """Show LRU, ours, the bound of what is knowable and OPT, what hints would add, and what was learned.
 
-    Of an agent that runs ReuseAware: what it has learned. Of what it could hit, only a trace can tell.
+    Of an agent that runs ReuseAware: what it has learned. What it could hit its recording tells.
 
     Example: kvtune explain trace.jsonl.gz --plots plots
     """
@@ -60,13 +64,16 @@ def explain(
         listed("--hint-accuracies", accuracies, _accuracy),
         None if sample is None else sampling_of(sample),
     )
-    if trace.startswith(AGENT_SCHEMES):
-        _put_learned(trace, _learned_by_agent(trace), outputs)
+    by_agent = _learned_by_agent(trace) if trace.startswith(AGENT_SCHEMES) else None
+    if by_agent is not None and recording is None:
+        _put_learned(trace, by_agent, outputs)
         return
-    read = read_trace(Path(trace), skip_bad=skip_bad, session_starts=session_starts)
+    if by_agent is None and recording is not None:
+        wrong("--recording", f"{trace} is no agent's address: give the recording alone")
+    read = read_trace(recording or Path(trace), skip_bad=skip_bad, session_starts=session_starts)
     blocks = sorted(capacities("--capacities", choices.sizes, read, None))
     explained = _explained(read, blocks, choices)
-    _put(read, explained, _learned(read, explained), outputs)
+    _put(read, explained, by_agent or _learned(read, explained), outputs)
 
 
 def _accuracy(text: str) -> float:

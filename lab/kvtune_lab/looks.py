@@ -26,6 +26,16 @@ _COLORS: Mapping[Policy, str] = MappingProxyType(
     }
 )
 _MARKERS = "osD^vP*Xh"
+_WIDE = 2.6
+_LINES: Mapping[Policy, dict[str, Any]] = MappingProxyType(
+    {
+        Policy.LRU: {"linewidth": _WIDE},
+        Policy.TOKEN_LRU: {"linestyle": ":"},
+        Policy.WORKLOAD_AWARE: {"linestyle": "-."},
+        Policy.REUSE_AWARE: {"linewidth": 1.8},
+    }
+)
+"""Policies often come to the same: LRU is wide, so that it is seen below the others, and some have gaps."""
 
 
 def look_of(policy: Policy) -> dict[str, Any]:
@@ -33,7 +43,8 @@ def look_of(policy: Policy) -> dict[str, Any]:
     if policy is Policy.OPT:
         return {"color": _COLORS[policy], "linestyle": "--", "linewidth": 1.2}
     marker = _MARKERS[list(Policy).index(policy) % len(_MARKERS)]
-    return {"color": _COLORS[policy], "marker": marker, "markersize": 4.5, "linewidth": 1.2}
+    look = {"color": _COLORS[policy], "marker": marker, "markersize": 5.5, "markerfacecolor": "none"}
+    return {**look, "linewidth": 1.2, **_LINES.get(policy, {})}
 
 
 def write_figures(

@@ -99,6 +99,23 @@ def test_an_agent_tells_what_its_policy_has_learned(tmp_path: Path, capsys: Capt
     assert len(found["learned"]["classes"]) == len(kept) > 1
 
 
+def test_an_agent_and_its_recording_tell_what_it_could_hit(
+    trace: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    args = ["--recording", str(trace), *FAST, "--hint-accuracies", "1", "--json", "-"]
+    with served(telling(taught())) as port:
+        assert run(["explain", f"http://127.0.0.1:{port}", *args, "--plots", str(tmp_path)]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["policies"]) == {"LRU", "ReuseAware", "OPT"}
+    assert len(found["learned"]["classes"]) > 1
+    assert len(list(tmp_path.glob("explain-*.png"))) == 3
+
+
+def test_a_recording_beside_a_trace_is_refused(trace: Path, capsys: Capture) -> None:
+    assert run(["explain", str(trace), "--recording", str(trace)]) == ExitCode.USAGE
+    assert "--recording: " in told(capsys)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [

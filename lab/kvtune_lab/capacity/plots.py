@@ -35,7 +35,9 @@ def _curves(plan: Plan) -> Figure:
     exact = np.unique(np.geomspace(1, plan.curves.lru.distinct_blocks, 600).astype(np.int64))
     first = plan.curves.capacities[0]
     exact = exact[exact >= first]
-    ax.plot(exact, 100 * plan.curves.lru.tokens_last_half[exact], color="black", label="LRU, exact")
+    ax.plot(
+        exact, 100 * plan.curves.lru.tokens_last_half[exact], color="black", linewidth=2.6, label="LRU, exact"
+    )
     others = [curve for curve in plan.curves.policies if curve.policy is not Policy.LRU]
     for curve in others:
         ax.errorbar(
@@ -76,7 +78,7 @@ def _cost(plan: Plan) -> Figure:
             [100 * split.prefill_saved for split in front],
             where="post",
             label=policy.value,
-            **look_of(policy) | {"marker": "", "linewidth": 2.0 if policy is plan.best.policy else 1.0},
+            **look_of(policy) | {"marker": ""},
         )
     ax.plot(
         plan.best.monthly_cost,

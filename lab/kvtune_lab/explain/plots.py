@@ -22,6 +22,9 @@ LEAST_EVENTS: Final = 1.0
 """Bins with fewer events of all classes together are not drawn: what is fitted there is the prior."""
 
 
+HOUR_SECONDS: Final = 3_600.0
+
+
 def figures(explained: Explained | None, learned: Learned | None) -> Iterator[tuple[str, Figure]]:
     """All plots that there is something to draw for, with the names of their files."""
     if explained is not None:
@@ -36,7 +39,7 @@ def _knowable(explained: Explained) -> Figure:
     curves, capacities = explained.curves, explained.curves.capacities
     exact = np.unique(np.geomspace(capacities[0], capacities[-1], 400).astype(np.int64))
     exact = exact[exact <= curves.lru.distinct_blocks]
-    ax.plot(exact, 100 * curves.lru.tokens_last_half[exact], color="black", label="LRU")
+    ax.plot(exact, 100 * curves.lru.tokens_last_half[exact], color="black", linewidth=2.6, label="LRU")
     for curve in curves.policies:
         if curve.policy is not Policy.LRU:
             ax.plot(capacities, _percent(curve.rates), label=curve.policy.value, **look_of(curve.policy))
@@ -82,7 +85,7 @@ def _hazard(learned: Learned) -> Figure:
     """One panel for each axis on which levels differ."""
     axes = [axis for axis in range(len(AXIS_NAMES)) if len({one.levels[axis] for one in learned.classes}) > 1]
     figure = Figure(figsize=(11.0, 3.4 * -(-len(axes or [0]) // 2) + 0.6), layout="constrained")
-    figure.suptitle("What the policy has learned: touches a second of a waiting block, by its age")
+    figure.suptitle("What the policy has learned: touches an hour of a waiting block, by its age")
     panels = figure.subplots(-(-len(axes or [0]) // 2), 2, squeeze=False).ravel()
     for ax, axis in zip(panels, axes or [0], strict=False):
         _panel(ax, learned, axis)
@@ -93,28 +96,19 @@ def _hazard(learned: Learned) -> Figure:
 
 def _panel(ax: Axes, learned: Learned, axis: int) -> None:
     events = [sum(one.events[b] for one in learned.classes) for b in range(len(learned.edges_s) - 1)]
+    edges = [max(edge, learned.edges_s[1] / 2) for edge in learned.edges_s]
     for level, rates in learned.by_level(axis).items():
-        drawn = [
-            (b, rate)
+        heights = [
+            HOUR_SECONDS * rate if rate is not None and events[b] >= LEAST_EVENTS and isfinite(rate) else nan
             for b, rate in enumerate(rates)
-            if rate is not None and events[b] >= LEAST_EVENTS and isfinite(rate)
         ]
-        if drawn:
-            ages = [max(learned.edges_s[b], learned.edges_s[1] / 2) for b, _ in drawn]
-            end = learned.edges_s[drawn[-1][0] + 1]
-            heights = [rate for _, rate in drawn]
-            ax.step(
-                [*ages, end],
-                [*heights, heights[-1]],
-                where="post",
-                label=LEVEL_NAMES[axis][level],
-                linewidth=1.2,
-            )
+        if any(isfinite(height) for height in heights):
+            ax.stairs(heights, edges, baseline=None, label=LEVEL_NAMES[axis][level], linewidth=1.2)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_title(AXIS_NAMES[axis], fontsize="medium")
     ax.set_xlabel("age, s")
-    ax.set_ylabel("touches a second")
+    ax.set_ylabel("touches an hour")
     ax.grid(alpha=0.3)
     ax.legend(fontsize="x-small")
 

@@ -55,6 +55,7 @@ def _hit_rates(rows: Sequence[Simulation], bytes_per_block: int | None) -> Figur
         _capacity_axis(ax, members, bytes_per_block)
         _percent_axis(ax, "hit rate, % of tokens, last half")
         ax.set_title(title, fontsize="medium")
+    _same_height(axes)
     return _with_legend(figure, axes)
 
 
@@ -109,6 +110,7 @@ def _against(rows: Sequence[Simulation], choice: _Choice) -> Figure:
         ax.set_xlabel(choice.label)
         _percent_axis(ax, "hit rate, % of tokens, last half")
         ax.set_title(f"{capacity:,} blocks", fontsize="medium")
+    _same_height(axes)
     return _with_legend(figure, axes)
 
 
@@ -181,6 +183,13 @@ def _percent_axis(ax: Axes, label: str) -> None:
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda rate, _position: f"{100 * rate:g}"))
     ax.grid(visible=True, alpha=0.3)
+
+
+def _same_height(axes: Sequence[Axes]) -> None:
+    """Let panels be compared by eye."""
+    top = max(ax.get_ylim()[1] for ax in axes)
+    for ax in axes:
+        ax.set_ylim(0, 1.02 * top)
 
 
 def _with_legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
