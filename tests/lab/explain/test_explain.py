@@ -1,9 +1,11 @@
 """What is explained of a trace: rates, bounds, hints, what was learned, plots."""
 
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 
 import pytest
+from matplotlib.patches import StepPatch
 
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
@@ -143,3 +145,17 @@ def test_there_is_no_plot_of_what_nobody_has_learned(explained: Explained) -> No
     nothing = Learned(edges_s=(0.0, 1.0), classes=())
     assert [name for name, _ in figures(explained, nothing)] == ["knowable", "hints"]
     assert list(figures(None, None)) == []
+
+
+def test_a_hazard_is_not_drawn_over_ages_at_which_nothing_was_seen(learned: Learned) -> None:
+    (hazard,) = (figure for name, figure in figures(None, learned) if name == "hazard")
+    events = [sum(one.events[b] for one in learned.classes) for b in range(AGES)]
+    assert any(count < 1 for count in events), "there are ages without events to leave out"
+    drawn = 0
+    for panel in hazard.axes:
+        for line in panel.patches:
+            assert isinstance(line, StepPatch)
+            heights = line.get_data().values
+            assert all(isnan(height) for height, count in zip(heights, events, strict=True) if count < 1)
+            drawn += sum(not isnan(height) for height in heights)
+    assert drawn > 0
