@@ -20,6 +20,9 @@ SIZE_LIMIT_BYTES = 1 << 20
 EXPANDED_LIMIT = 4 << 20
 DEPTH_LIMIT = 50
 
+NULL_TAG = "tag:yaml.org,2002:null"
+"""Of `null`, `~` and the like: a document that says so says nothing."""
+
 
 def read_policy(path: Path) -> KVCachePolicy:
     """Read the one policy of a file; raise `SpecError` with every problem, its path and its line."""
@@ -94,7 +97,9 @@ def _check_shape(text: str) -> None:
 
 
 def _is_empty(node: yaml.Node | None) -> bool:
-    return node is None or (isinstance(node, yaml.ScalarNode) and node.value == "")
+    if not isinstance(node, yaml.ScalarNode):
+        return node is None
+    return node.value == "" or node.tag == NULL_TAG
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:

@@ -218,6 +218,14 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         read_policy(path)
 
 
+@pytest.mark.parametrize("text", ["", "NULL", "~", "--- null", "---\n---", '""'])
+def test_a_document_that_says_nothing_is_none(text: str) -> None:
+    with pytest.raises(SpecError, match="the file holds no document"):
+        policy_in(text)
+
+    assert policy_in(f"{text}\n---\n{GOOD}") == policy_in(GOOD)
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with pytest.raises(SpecError):
