@@ -11,67 +11,67 @@ from kvtune_cache.counts import LEFT
 from kvtune_cache.eviction.names import ARC, REUSE_AWARE
 from kvtune_cache.eviction.policy import forget
 from kvtune_cache.keeping import expire, shrink
+from kvtune_cache.recent import Recent
 from kvtune_cache.reuse_aware.persistence import learned, restore
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.rules import Rules
-from kvtune_cache.runs import Runs
-from kvtune_cache.switching import as_cache, as_runs, by_last_touch, enlarged, switched
+from kvtune_cache.switching import as_cache, as_recent, by_last_touch, enlarged, switched
 from kvtune_cache.tier import open_tier
 
 
 class Level:
-    """Its blocks are in `runs`, by ids, where that is enough, else in a cache, by their caller's numbers.
+    """Its blocks are in `recent`, by ids, where that is enough, else in a cache, by their caller's numbers.
 
     What ReuseAware has learned is kept while another policy runs: it begins with that when it runs again.
     """
 
-    __slots__ = ("_cache", "_lessons", "_remembers", "rules", "runs")
+    __slots__ = ("_cache", "_lessons", "_remembers", "recent", "rules")
 
     def __init__(self, rules: Rules, *, remembers: bool) -> None:
-        """Start empty, in runs; one that remembers counts what has left and is wanted again."""
+        """Start empty, by ids; one that remembers counts what has left and is wanted again."""
         self.rules = rules
         self._remembers = remembers
         self._lessons: Mapping[str, object] | None = None
         self._cache: Cache | None = None
-        self.runs: Runs | None = Runs(remembers=remembers)
+        self.recent: Recent | None = Recent(remembers=remembers)
 
     @property
     def cache(self) -> Cache:
-        """Give the cache; one that is made of the runs to be looked at, where the blocks are in runs."""
+        """Give the cache; one made to be looked at where blocks are by ids."""
         if self._cache is not None:
             return self._cache
-        assert self.runs is not None, "it has one or the other"
-        ids = {block: x for x, (block, _) in enumerate(self.runs.by_last_touch())}
-        return as_cache(self.runs, self.rules.policy, ids, len(ids) + 1)
+        assert self.recent is not None, "it has one or the other"
+        ids = {block: x for x, block in enumerate(self.recent.entries)}
+        return as_cache(self.recent, self.rules.policy, ids, len(ids) + 1)
 
     @property
     def counts(self) -> Longs:
         """Give what was counted."""
-        return self.runs.counts if self.runs is not None else self.cache.counts
+        return self.recent.counts if self.recent is not None else self.cache.counts
 
     def __len__(self) -> int:
         """Count the resident blocks."""
-        return self.runs.size if self.runs is not None else resident(self.cache.table)
+        return len(self.recent.entries) if self.recent is not None else resident(self.cache.table)
 
     def number(self, ids: Mapping[int, int], room: int) -> None:
-        """Move from runs into a cache for numbers below `room`; `ids` has those of all blocks."""
-        assert self.runs is not None, "it is in a cache already"
-        self._cache, self.runs = as_cache(self.runs, self.rules.policy, ids, room), None
+        """Move into a cache for numbers below `room`; `ids` has those of all blocks."""
+        assert self.recent is not None, "it is by numbers already"
+        self._cache, self.recent = as_cache(self.recent, self.rules.policy, ids, room), None
 
-    def run(self, owners: Sequence[int]) -> None:
-        """Move from a cache into runs; `owners` has the id of each number."""
-        self.runs, self._cache = as_runs(self.cache, owners, remembers=self._remembers), None
+    def unnumber(self, owners: Sequence[int]) -> None:
+        """Go back to ids; `owners` has the id of each number."""
+        self.recent, self._cache = as_recent(self.cache, owners, remembers=self._remembers), None
 
     def reconfigure(self, rules: Rules, now_s: float) -> None:
         """Take new rules; what the old ones had ended stays ended, and no other block is lost but by size.
 
         A policy that is left is not asked again: it may be left because it has failed.
         """
-        if self.runs is not None:
-            assert rules.policy == self.rules.policy, "runs are of LRU"
-            self.runs.expire(self.rules.ttl_seconds, now_s)
-            self.runs.expire(rules.ttl_seconds, now_s)
-            self.runs.shrink(rules.capacity)
+        if self.recent is not None:
+            assert rules.policy == self.rules.policy, "ids are for LRU"
+            self.recent.expire(self.rules.ttl_seconds, now_s)
+            self.recent.expire(rules.ttl_seconds, now_s)
+            self.recent.shrink(rules.capacity)
             self.rules = rules
             return
         if rules.policy != self.rules.policy:
@@ -119,9 +119,9 @@ class Level:
                 forget(policy, cache, x)
 
     def by_last_touch(self) -> list[tuple[int, float]]:
-        """List the resident blocks, by ids in runs, and the seconds of their last touch, the oldest first."""
-        if self.runs is not None:
-            return self.runs.by_last_touch()
+        """List the blocks, by ids or numbers, and the seconds of their last touch, the oldest first."""
+        if self.recent is not None:
+            return list(self.recent.entries.items())
         last = self.cache.recency.last
         return [(x, last[x]) for x in by_last_touch(self.cache, self.rules.policy)]
 

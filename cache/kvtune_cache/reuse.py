@@ -66,10 +66,8 @@ class ReuseAges:
         older = self._older.get
         run = 0
         run_last_s: float | None = None
-        for block in blocks:
-            last_s = recent(block)
-            if last_s is None:
-                last_s = older(block)
+        for block, recent_s in zip(blocks, map(recent, blocks), strict=True):
+            last_s = older(block) if recent_s is None else recent_s
             if last_s == run_last_s:
                 run += 1
             else:

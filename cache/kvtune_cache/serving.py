@@ -21,7 +21,8 @@ from kvtune_cache.counts import LEFT, PRESSURE, REFUSED, RESIZE, TTL, WANTED
 from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.reuse import ReuseAges
 from kvtune_cache.reuse_aware.persistence import learned
-from kvtune_cache.tiers import CacheSettings, Processed, TieredCache
+from kvtune_cache.stack import Processed
+from kvtune_cache.tiers import CacheSettings, TieredCache
 
 # Upper bounds of vLLM's vllm:time_to_first_token_seconds, seconds; +Inf comes after them.
 TTFT_BOUNDS_SECONDS = (
@@ -132,7 +133,7 @@ class _SeenRoots:
 class ServingModel:
     """Serve requests in order of arrival; `totals`, `ttft` and `reuse` hold what was counted."""
 
-    __slots__ = ("_cache", "_constants", "_free_s", "_now_s", "_roots", "kinds", "reuse", "totals", "ttft")
+    __slots__ = ("_cache", "_constants", "_free_s", "_now_s", "_roots", "_totals", "kinds", "reuse", "ttft")
 
     def __init__(
         self, constants: EngineConstants, settings: CacheSettings, *, max_reuse_age_s: float = 3600.0
@@ -143,7 +144,7 @@ class ServingModel:
         self._roots = _SeenRoots()
         self._free_s = 0.0
         self._now_s = 0.0
-        self.totals = Totals()
+        self._totals = Totals()
         self.kinds = tuple(KindTotals() for _ in range(KINDS))
         self.ttft = TtftHistogram()
         self.reuse = ReuseAges(max_reuse_age_s)
@@ -191,7 +192,7 @@ class ServingModel:
         self.reuse.touch(blocks, arrival_s)
         ttft, queue, stall = self._take_turn(arrival_s, done, prompt_tokens - device_tokens - host_tokens)
         self.ttft.observe(ttft)
-        totals, of_kind = self.totals, self.kinds[kind]
+        totals, of_kind = self._totals, self.kinds[kind]
         of_kind.requests += 1
         of_kind.prompt_tokens += prompt_tokens
         of_kind.hit_tokens += device_tokens + host_tokens
@@ -204,20 +205,17 @@ class ServingModel:
         totals.bytes_written_down += done.host.inserted * self._constants.block_bytes
         if root is not None and self._roots.is_new(root, arrival_s):
             totals.new_roots += 1
-        self._copy_evictions()
         return Served(ttft, queue, device_tokens, host_tokens, done.host.passes)
 
     def reconfigure(self, settings: CacheSettings, now_s: float) -> None:
         """Take new settings at once; a time before the latest one counts as the latest."""
         self._now_s = max(self._now_s, now_s)
         self._cache.reconfigure(settings, self._now_s)
-        self._copy_evictions()
 
     def advance(self, now_s: float) -> None:
         """Let time pass without a request, so that idle blocks end; an earlier time changes nothing."""
         self._now_s = max(self._now_s, now_s)
         self._cache.sweep(self._now_s)
-        self._copy_evictions()
 
     def occupancy(self) -> Occupancy:
         """Give the fill of both tiers at the latest time."""
@@ -269,7 +267,7 @@ class ServingModel:
         )
         start = max(self._free_s, arrival_s)
         self._free_s = start + service
-        self.totals.busy_seconds += service
+        self._totals.busy_seconds += service
         return self._free_s - arrival_s, start - arrival_s, stall
 
     def learned(self) -> dict[str, object] | None:
@@ -285,9 +283,10 @@ class ServingModel:
         """Let ReuseAware begin with these lessons; of an empty model only. Raises ValueError as `Level`."""
         self._cache.host.teach(lessons)
 
-    def _copy_evictions(self) -> None:
-        """Bring the eviction counters up to date."""
-        counts, totals = self._cache.host.counts, self.totals
+    @property
+    def totals(self) -> Totals:
+        """Give the counters as they stand; those of evictions are brought up to date by asking."""
+        counts, totals = self._cache.host.counts, self._totals
         totals.evicted_blocks_ttl = counts[LEFT + TTL]
         totals.evicted_blocks_pressure = counts[LEFT + PRESSURE]
         totals.evicted_blocks_resize = counts[LEFT + RESIZE]
@@ -295,3 +294,4 @@ class ServingModel:
         totals.wanted_again_pressure = counts[WANTED + PRESSURE]
         totals.wanted_again_resize = counts[WANTED + RESIZE]
         totals.refused_blocks = counts[REFUSED]
+        return totals

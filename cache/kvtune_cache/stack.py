@@ -44,6 +44,27 @@ class TierRules(NamedTuple):
     """1: the host takes in what the device lets go; 0: all that the device takes in."""
 
 
+class HostWork(NamedTuple):
+    """What one request did to the host tier (a tuple, because it is made for every request)."""
+
+    inserted: int
+    passes: int
+    pass_blocks: int
+
+
+class Processed(NamedTuple):
+    """What one request hit, in blocks, and what it did to the host tier (a tuple: made for every request).
+
+    `host_hit_blocks` are those below the device, `disk_hit_blocks` those of them on the disk.
+    """
+
+    hit_blocks: int
+    host_hit_blocks: int
+    last_hit_on_host: bool
+    host: HostWork
+    disk_hit_blocks: int = 0
+
+
 def plain_tiers(blocks: int, rules: TierRules, longest: int) -> Tiers:
     """Make empty tiers of lists for block numbers below `blocks` and requests of up to `longest` of them."""
     disk = blocks if rules.disk.capacity > 0 else 1

@@ -6,7 +6,6 @@ only. Takes one step for each resident block, beside making the lists.
 """
 
 from collections.abc import Mapping, MutableSequence, Sequence
-from itertools import groupby
 from typing import TypeVar, cast
 
 from kvtune_cache.blocks import CURSOR, EPOCH, GONE, NO_BLOCK, PINS, RESIDENT, resident
@@ -14,9 +13,9 @@ from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.eviction.names import LRU, REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
 from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
+from kvtune_cache.recent import Recent
 from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import clear_blocks
-from kvtune_cache.runs import Runs
 from kvtune_cache.signals import NOW
 from kvtune_cache.tier import cache_below
 
@@ -106,28 +105,25 @@ def _copy(values: MutableSequence[T], into: MutableSequence[T]) -> None:
     into[: len(values)] = values
 
 
-def as_runs(cache: Cache, owners: Sequence[int], *, remembers: bool) -> Runs:
-    """Give the blocks of a cache of LRU, and what it has counted, to an order of requests by ids."""
-    runs, last = Runs(remembers=remembers), cache.recency.last
-    runs.counts = cast(list[int], cache.counts)
-    runs.remember(
-        {owners[x]: reason for x, reason in enumerate(cache.left) if reason > 0} if remembers else {}
-    )
-    for seconds, blocks in groupby(by_last_touch(cache, LRU), lambda x: last[x]):
-        runs.append([owners[x] for x in blocks][::-1], seconds)
-    return runs
+def as_recent(cache: Cache, owners: Sequence[int], *, remembers: bool) -> Recent:
+    """Give the blocks of a cache of LRU by their ids, and what was counted."""
+    recent, last = Recent(remembers=remembers), cache.recency.last
+    left = {owners[x]: reason for x, reason in enumerate(cache.left) if remembers and reason > 0}
+    blocks = ((owners[x], last[x]) for x in by_last_touch(cache, LRU))
+    recent.take_over(blocks, left, cast(list[int], cache.counts))
+    return recent
 
 
-def as_cache(runs: Runs, policy: int, ids: Mapping[int, int], room: int) -> Cache:
-    """Give the blocks of an order of requests, and what was counted, to a cache for numbers below `room`.
+def as_cache(recent: Recent, policy: int, ids: Mapping[int, int], room: int) -> Cache:
+    """Give blocks by ids, and what was counted, to a cache for numbers below `room`.
 
     `ids` has numbers of all of them, and of some that have left.
     """
-    cache = cache_below(room, policy)._replace(counts=runs.counts)
-    for block, reason in runs.left().items():
+    cache = cache_below(room, policy)._replace(counts=recent.counts)
+    for block, reason in recent.left().items():
         if block in ids:
             cache.left[ids[block]] = reason
-    for block, seconds in runs.by_last_touch():
+    for block, seconds in recent.entries.items():
         cache.request[NOW] = seconds
         adopt(policy, cache, ids[block])
         note_taken(policy, cache.recency, ids[block], seconds)

@@ -21,7 +21,6 @@ Exact semantics (times are seconds on the engine's clock, sizes are blocks):
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from kvtune_cache.blocks import NO_BLOCK
 from kvtune_cache.counts import PASS_BLOCKS, PASSES, WRITTEN
@@ -29,12 +28,13 @@ from kvtune_cache.eviction.names import LRU, NUMBERS
 from kvtune_cache.level import Level
 from kvtune_cache.numbering import Numbering
 from kvtune_cache.rules import Rules, pass_blocks
-from kvtune_cache.runs import places_of
 from kvtune_cache.signals import HINT, KIND, OUTPUT_TOKENS, PROMPT_TOKENS
 from kvtune_cache.stack import (
     NO_DISK,
     ON_DEVICE,
     ON_DISK,
+    HostWork,
+    Processed,
     TierRules,
     Tiers,
     look_up,
@@ -104,31 +104,10 @@ class Flow(StrEnum):
     DEMOTE = "demote"
 
 
-class HostWork(NamedTuple):
-    """What one request did to the host tier (a tuple, because it is made for every request)."""
-
-    inserted: int
-    passes: int
-    pass_blocks: int
-
-
-class Processed(NamedTuple):
-    """What one request hit, in blocks, and what it did to the host tier (a tuple: made for every request).
-
-    `host_hit_blocks` are those below the device, `disk_hit_blocks` those of them on the disk.
-    """
-
-    hit_blocks: int
-    host_hit_blocks: int
-    last_hit_on_host: bool
-    host: HostWork
-    disk_hit_blocks: int = 0
-
-
 class TieredCache:
     """Look up and store the blocks of requests in the tiers; `device`, `host` and `disk` may be read.
 
-    Write-through by LRU goes by whole requests (runs.py), all else by numbered blocks (stack.py).
+    Write-through by LRU goes by ids (recent.py), all else by numbers of blocks (stack.py).
     """
 
     __slots__ = ("_flow", "_numbered", "_settings", "device", "disk", "host", "numbering")
@@ -175,27 +154,16 @@ class TieredCache:
         hint: float = 0.0,
     ) -> Processed:
         """Serve one request: find its hits at `now_s`, then touch or take in all its blocks."""
-        count = self.host.counts
-        written, passes, freed = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
         if self._numbered is None:
-            places = self._by_request(blocks, now_s)
-        else:
-            self.sweep(now_s)
-            places = self._by_number(blocks, (kind, output_tokens, prompt_tokens, hint))
-        work = HostWork(count[WRITTEN] - written, count[PASSES] - passes, count[PASS_BLOCKS] - freed)
-        if not places:
-            return Processed(0, 0, False, work)
-        hits = len(places)
-        below = hits - places.count(ON_DEVICE)
-        deep = places.count(ON_DISK) if self.disk is not None else 0
-        return Processed(hits, below, places[-1] > ON_DEVICE, work, deep)
+            return self._by_ids(blocks, now_s)
+        return self._by_numbers(blocks, now_s, (kind, output_tokens, prompt_tokens, hint))
 
     def sweep(self, now_s: float) -> None:
         """Let time pass between requests: what is idle for too long goes."""
         if self._numbered is not None:
             open_tiers(*self._numbered, now_s)
-        elif self.host.runs is not None:
-            self.host.runs.expire(self.host.rules.ttl_seconds, now_s)
+        elif self.host.recent is not None:
+            self.host.recent.expire(self.host.rules.ttl_seconds, now_s)
 
     def reconfigure(self, settings: CacheSettings, now_s: float, *, disk: Rules | None = None) -> None:
         """Take new settings at `now_s`, and new rules of the disk, where there is one and they are given."""
@@ -207,7 +175,7 @@ class TieredCache:
         if disk is not None and self.disk is not None:
             self.disk.reconfigure(disk, now_s)
         if self._numbered is not None and plain:
-            self._run_all()
+            self._unnumber_all()
         elif self._numbered is not None:
             self._bind()
 
@@ -216,20 +184,36 @@ class TieredCache:
         found, owners = level.by_last_touch(), self.numbering.owners
         return found if self._numbered is None else [(owners[x], last_s) for x, last_s in found]
 
-    def _by_request(self, blocks: Sequence[int], now_s: float) -> list[int]:
-        """Serve one request by LRU and write-through; say where each of its hits was."""
-        device, host = self.device, self.host
-        on_device, on_host = device.runs, host.runs
-        assert on_device is not None and on_host is not None
-        on_host.expire(host.rules.ttl_seconds, now_s)
-        above, below = on_device.look(blocks), on_host.look(blocks)
-        on_device.touch(device.rules, blocks, above, now_s)
-        on_host.touch(host.rules, blocks, below, now_s)
-        return places_of(above, below)
+    def _by_ids(self, blocks: Sequence[int], now_s: float) -> Processed:
+        """Serve one request by LRU and write-through."""
+        device, host = self.device.recent, self.host.recent
+        assert device is not None and host is not None, "all tiers have blocks by ids"
+        host.expire(self.host.rules.ttl_seconds, now_s)
+        on_device, on_host = device.entries, host.entries
+        hits = below = 0
+        last_below, all_below = False, True
+        for block in blocks:
+            if block in on_device:
+                last_below = False
+                all_below &= block in on_host
+            elif block in on_host:
+                below += 1
+                last_below = True
+            else:
+                break
+            hits += 1
+        device.touch(self.device.rules, blocks, hits - below, now_s)
+        work = host.touch(self.host.rules, blocks, hits if all_below else 0, now_s)
+        return Processed(hits, below, last_below, HostWork(*work))
 
-    def _by_number(self, blocks: Sequence[int], signals: tuple[float, float, float, float]) -> list[int]:
-        """Serve one request by any rules; say where each of its hits was."""
-        assert self._numbered is not None
+    def _by_numbers(
+        self, blocks: Sequence[int], now_s: float, signals: tuple[float, float, float, float]
+    ) -> Processed:
+        """Serve one request by any rules."""
+        assert self._numbered is not None, "all tiers have blocks by numbers"
+        self.sweep(now_s)
+        count = self.host.counts
+        written, passes, freed = count[WRITTEN], count[PASSES], count[PASS_BLOCKS]
         get = self.numbering.ids.get
         numbers = [get(block, NO_BLOCK) for block in blocks]
         known = numbers.index(NO_BLOCK) if NO_BLOCK in numbers else len(numbers)
@@ -243,17 +227,20 @@ class TieredCache:
             request[KIND], request[OUTPUT_TOKENS], request[PROMPT_TOKENS], request[HINT] = signals
         tell_tiers(*self._numbered, own, 0, len(own))
         store(*self._numbered, own, 0, len(own))
-        return places[:hits]
+        work = HostWork(count[WRITTEN] - written, count[PASSES] - passes, count[PASS_BLOCKS] - freed)
+        below = hits - places[:hits].count(ON_DEVICE)
+        deep = places.count(ON_DISK) if self.disk is not None else 0
+        return Processed(hits, below, hits > 0 and places[hits - 1] > ON_DEVICE, work, deep)
 
     def _is_plain(self, settings: CacheSettings) -> bool:
         """Say whether whole requests by LRU are all that these settings need."""
         simple = self.disk is None and self._flow is Flow.WRITE_THROUGH
         return simple and settings.policy == "LRU" and settings.store_threshold == 1
 
-    def _run_all(self) -> None:
+    def _unnumber_all(self) -> None:
         """Forget the numbers of blocks."""
         for level in self.levels:
-            level.run(self.numbering.owners)
+            level.unnumber(self.numbering.owners)
         self._numbered = None
         self.numbering = Numbering(1)
 
