@@ -1,6 +1,7 @@
 """`kvtune simulate`: what an eviction policy would have hit on a trace, with a cache of a given size."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +22,16 @@ from kvtune_cli.lab_options import (
     wrong,
 )
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, read_trace
-from kvtune_cli.output import STDOUT, put_json, say
+from kvtune_cli.output import STDOUT, put_json, say, tell
+from kvtune_cli.progress import progress_bar
 from kvtune_lab.setups import Order, Policy, Setup, SetupError, variant_text
 from kvtune_lab.sizes import in_bytes
 
 if TYPE_CHECKING:
     from kvtune_lab.simulation import Evictions, Simulation
+
+SHORT_REFERENCES = 500_000
+"""So many blocks are simulated in a second or so: no bar."""
 
 
 def simulate(
@@ -61,7 +66,11 @@ def simulate(
     from kvtune_lab.simulate import Simulator
     from kvtune_lab.simulation import row
 
-    done = Simulator(read.requests).simulate(replace(setup, capacity_blocks=blocks))
+    simulator = Simulator(read.requests)
+    if simulator.compiles(setup.policy):
+        tell(f"note: compiling {setup.policy} once, which takes up to a minute; later runs begin at once")
+    with progress_bar("simulating") if simulator.references > SHORT_REFERENCES else nullcontext():
+        done = simulator.simulate(replace(setup, capacity_blocks=blocks))
     data = row(done, bytes_per_token=token_bytes, block_tokens=read.block_tokens)
     if json is not None:
         put_json(json, data)

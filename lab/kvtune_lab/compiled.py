@@ -54,6 +54,12 @@ def compiled(function: F, *, policy: int | None = None, allocates: bool = False)
     return cast(F, _Compiler(policy, allocates).compiled(function))
 
 
+def is_kept(function: Callable[..., Any], *, policy: int | None = None, allocates: bool = False) -> bool:
+    """Whether an earlier process has kept what `compiled` gives, so that its first call is short."""
+    folder = _keep_under(_sources_digest())
+    return any(folder.rglob(f"*.{_kept_as(function, policy, allocates, inner=False)}-*.nbi"))
+
+
 def as_arrays(parts: T) -> T:
     """Copy a named tuple of lists, tuples in it included, into one of numpy arrays.
 
@@ -104,8 +110,7 @@ class _Compiler:
                 scope[name] = self.compiled(value, inner=True)
         copy = FunctionType(code, scope, function.__name__, function.__defaults__)
         copy.__module__ = function.__module__
-        # The name under which numba keeps it: one for each way in which it is compiled.
-        copy.__qualname__ = f"{function.__qualname__}-{self._policy}-{self._allocates:d}-{inner:d}"
+        copy.__qualname__ = _kept_as(function, self._policy, self._allocates, inner=inner)
         return copy
 
     def _code(self, function: FunctionType) -> CodeType:
@@ -118,6 +123,11 @@ class _Compiler:
         ast.increment_lineno(decided, code.co_firstlineno - 1)
         module = compile(decided, code.co_filename, "exec")
         return next(const for const in module.co_consts if isinstance(const, CodeType))
+
+
+def _kept_as(function: Callable[..., Any], policy: int | None, allocates: bool, *, inner: bool) -> str:
+    """The name under which numba keeps a function: one for each way in which it is compiled."""
+    return f"{function.__qualname__}-{policy}-{allocates:d}-{inner:d}"
 
 
 class _Decided(ast.NodeTransformer):
@@ -155,8 +165,8 @@ def _sources_digest() -> str:
 
 
 @functools.cache
-def _keep_under(digest: str) -> None:
-    """Tell numba where to keep what it compiles."""
+def _keep_under(digest: str) -> Path:
+    """Tell numba where to keep what it compiles; that folder."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvtune" / "compiled"
     folder = root / digest
     try:
@@ -166,3 +176,4 @@ def _keep_under(digest: str) -> None:
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="kvtune-compiled-"))
     cast(Any, config).CACHE_DIR = str(folder)
+    return folder

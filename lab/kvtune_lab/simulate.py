@@ -50,6 +50,10 @@ class Simulator:
         self.way = way or way_for(self.references)
         self._core: _Core = _Plain(requests) if self.way is Way.PLAIN else _Compiled(requests)
 
+    def compiles(self, policy: Policy) -> bool:
+        """Whether the next simulation of a policy compiles it first, once for all later processes."""
+        return self._core.compiles(policy)
+
     def simulate(self, setup: Setup) -> Simulation:
         """Serve all requests from an empty cache."""
         evictions = None
@@ -91,6 +95,9 @@ class _Core(Protocol):
 
     distinct_blocks: int
 
+    def compiles(self, policy: Policy) -> bool:
+        """Whether the next run of a policy compiles it."""
+
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
         """Hit blocks of each request, and what has left."""
 
@@ -108,6 +115,9 @@ class _Plain:
         self._requests = as_lists(requests)
         self.distinct_blocks = max(self._requests.blocks) + 1
         self._tokens_before = [0, *accumulate(self._requests.tokens)]
+
+    def compiles(self, policy: Policy) -> bool:
+        return False
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
         cache, found = cache_for(rules, self.distinct_blocks), self._no_hits()
@@ -151,6 +161,13 @@ class _Compiled:
         np.cumsum(self._requests.tokens, out=self._tokens_before[1:])
         self._empty: dict[tuple[int, bool, bool], Cache] = {}
         self._no_hits = np.zeros(len(requests.starts) - 1, np.int32)
+
+    def compiles(self, policy: Policy) -> bool:
+        from kvtune_lab.compiled import is_kept
+
+        if policy is Policy.OPT:
+            return not is_kept(serve_optimally, allocates=True)
+        return not is_kept(serve_all, policy=policy.number)
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
         cache, found = self._cache(rules), cast(Integers, self._no_hits.copy())

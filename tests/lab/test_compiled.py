@@ -14,7 +14,7 @@ from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.requests import Requests, cache_for, serve_all, serve_stream
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import Floats
-from kvtune_lab.compiled import as_arrays, compiled
+from kvtune_lab.compiled import as_arrays, compiled, is_kept
 from tests.cache.streams import distinct, packed, single
 
 CHAINS = [
@@ -98,3 +98,7 @@ def test_what_was_compiled_is_kept_for_the_next_process_where_the_folder_can_be_
     ]
     assert [run.stderr for run in runs] == ["", ""]
     assert [run.stdout for run in runs] == ["0 0\n", f"0 {1 if home == '' else 0}\n"]
+
+
+def test_what_nobody_has_compiled_is_not_kept() -> None:
+    assert not is_kept(serve_stream, policy=99)

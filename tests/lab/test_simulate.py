@@ -99,6 +99,8 @@ def test_compiled_and_plain_runs_are_the_same(policy: Policy) -> None:
     setups = [Setup(policy=policy, capacity_blocks=capacity) for capacity in (40, 400)]
     plain, compiled = Simulator(trace, Way.PLAIN), Simulator(trace, Way.COMPILED)
     assert [plain.simulate(setup) for setup in setups] == [compiled.simulate(setup) for setup in setups]
+    assert not plain.compiles(policy)
+    assert not compiled.compiles(policy), "it is kept"
 
 
 def generated(*, seed: int, count: int) -> list[tuple[int, ...]]:
