@@ -3,27 +3,23 @@
 from collections.abc import Callable
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from kvtune_cli.output import say
+from kvtune_cli.tables import print_table
 from kvtune_lab.capacity.advice import money, sentence, size
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan, cost_per_point
 from kvtune_lab.capacity.splits import Split
 
-LEAST_COLUMNS = 110
 MOST_SPLITS = 12
 
 
 def print_plan(plan: Plan) -> None:
     """Print the curves, the splits worth a look, the published rules and the recommendation."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(LEAST_COLUMNS, 16 + 13 * len(plan.curves.capacities)))
-    console.print(_curves(plan))
-    console.print(_splits(plan))
-    console.print(_rules(plan))
+    print_table(_curves(plan))
+    print_table(_splits(plan), keys=3)
+    print_table(_rules(plan))
     for line in _notes(plan):
         say(line)
     say("")

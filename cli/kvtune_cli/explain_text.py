@@ -1,36 +1,27 @@
 """An explanation as tables for a person."""
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
 from kvtune_cli.output import say
+from kvtune_cli.tables import print_table
 from kvtune_lab.explain.explain import OURS, Distance, Explained, distances, most_to_gain
 from kvtune_lab.explain.learned import Learned
 
-LEAST_COLUMNS = 110
 AGES_S = (1.0, 10.0, 60.0, 300.0, 1_800.0)
 
 
 def print_explained(explained: Explained) -> None:
     """Print rates, distances and hints."""
-    console = _console(len(explained.curves.capacities))
-    console.print(_rates(explained))
-    console.print(_distances(explained))
-    console.print(_hints(explained))
-    console.print(_with_hints(explained))
+    for table in (_rates, _distances, _hints, _with_hints):
+        print_table(table(explained))
     say(_summary(explained))
 
 
 def print_learned(learned: Learned) -> None:
     """Print what the policy has learned, one line for each level of each axis."""
-    _console(len(AGES_S)).print(_hazards(learned))
-
-
-def _console(columns: int) -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=max(LEAST_COLUMNS, 34 + 12 * columns))
+    print_table(_hazards(learned), keys=2)
 
 
 def _rates(explained: Explained) -> Table:

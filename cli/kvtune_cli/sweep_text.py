@@ -4,28 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from kvtune_cli.output import say
+from kvtune_cli.tables import print_table
 from kvtune_lab.setups import variant_text
 from kvtune_lab.simulation import Simulation
 from kvtune_lab.sizes import in_bytes
 
-WIDEST = 1000
-
 
 def print_sweep(rows: Sequence[Simulation], data: Sequence[Mapping[str, Any]]) -> None:
     """Print both tables; `data` holds the flat record of each row."""
-    tables = {
-        "Hit rate, % of tokens, last half, by blocks:": _rates(rows),
-        "All rows, rates in %:": _moves(rows, data),
-    }
-    for title, table in tables.items():
-        console = Console()
-        if not console.is_terminal:  # what a program or a page takes is not folded
-            unfolded = console.measure(table, options=console.options.update(width=WIDEST))
-            console = Console(width=max(console.width, unfolded.maximum))
-        console.print(title, table, sep="\n")
+    say("Hit rate, % of tokens, last half, by blocks:")
+    print_table(_rates(rows))
+    say("All rows, rates in %:")
+    print_table(_moves(rows, data), keys=2)
 
 
 def _rates(rows: Sequence[Simulation]) -> Table:

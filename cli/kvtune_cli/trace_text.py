@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from kvtune_cli.output import say
+from kvtune_cli.tables import print_table
 from kvtune_lab.sizes import in_bytes
 from kvtune_lab.stats.arrivals import Spikes
 from kvtune_lab.stats.intervals import Law
 from kvtune_lab.stats.report import ArrivalReport, ClassStats, Report
 from kvtune_lab.stats.skew import Skew
 
-WIDEST = 1000
 NOT_KNOWN = "-"
 
 _SHORT: Mapping[Law, str] = MappingProxyType(
@@ -41,14 +41,9 @@ def print_arrivals(report: ArrivalReport) -> None:
 
 
 def _print(*tables: Table) -> None:
-    """A program or a page takes tables as wide as they are, without folds."""
     for table in tables:
-        console = Console()
-        if not console.is_terminal:
-            wide = console.measure(table, options=console.options.update(width=WIDEST)).maximum
-            console = Console(width=max(console.width, wide))
-        console.print(table)
-        console.print()
+        print_table(table)
+        say("")
 
 
 def class_table(classes: Iterable[ClassStats]) -> Table:
