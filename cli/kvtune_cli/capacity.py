@@ -38,8 +38,11 @@ def capacity(
         ),
     ],
     budget: Annotated[
-        str, typer.Option("--budget", help="For what is below the device: money (500/month) or bytes (2TiB).")
-    ],
+        str | None,
+        typer.Option(
+            "--budget", help="For what is below the device: money (500/month) or bytes (2TiB); default: any."
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", help="KV space on the device, all GPUs of the trace together.")
     ] = DEVICE,
@@ -69,14 +72,14 @@ def capacity(
     Example: kvtune capacity trace.jsonl.gz --model-shape llama-3.1-8b --budget 500/month --plots plots
     """
     from kvtune_lab.capacity.plan import plan
-    from kvtune_lab.capacity.prices import Terms, parse_budget, parse_prices, parse_speeds
+    from kvtune_lab.capacity.prices import NO_LIMIT, Terms, parse_budget, parse_prices, parse_speeds
     from kvtune_lab.capacity.splits import Layout
 
     outputs = Outputs(json, parquet, plots, plot_format)
     outputs.check()
     if not 0 < prefill < float("inf"):
         wrong("--prefill", f"{prefill:g} is not a number of tokens greater than 0")
-    spend = chosen("--budget", budget, parse_budget)
+    spend = NO_LIMIT if budget is None else chosen("--budget", budget, parse_budget)
     terms = Terms(
         per_gib_month=chosen("--price", price, lambda text: parse_prices([text])),
         bytes_per_second=chosen("--speed", speed, lambda text: parse_speeds([text])),

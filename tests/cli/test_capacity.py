@@ -43,6 +43,11 @@ def told(capsys: Capture) -> str:
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
+def test_a_budget_may_be_left_out(trace: Path, capsys: Capture) -> None:
+    assert run(["capacity", str(trace), *SHAPE, *FAST]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Without a budget put ")
+
+
 def test_tables_and_one_sentence_for_a_person(trace: Path, capsys: Capture) -> None:
     assert run(["capacity", str(trace), *SHAPE, "--budget", "5/month", *FAST]) == ExitCode.OK
     out = capsys.readouterr().out
@@ -87,7 +92,7 @@ def test_a_sample_says_that_it_is_one(trace: Path, capsys: Capture) -> None:
         ([*SHAPE, "--budget", "5", "--sample", "0"], "--sample: sample: 0.0 is not within (0, 1]"),
         ([*SHAPE, "--budget", "5", "--device", "1KiB"], "--device: 1 KiB holds no block"),
         ([*SHAPE, "--budget", "5", "--plot-format", "gif"], "--plot-format: 'gif' is not one of png, svg"),
-        ([*SHAPE], "Missing option '--budget'"),
+        (["--budget", "5"], "Missing option '--model-shape'"),
     ],
 )
 def test_a_wrong_option_is_named(trace: Path, args: list[str], says: str, capsys: Capture) -> None:

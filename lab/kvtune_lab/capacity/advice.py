@@ -1,7 +1,7 @@
 """Put a plan in one sentence with its numbers."""
 
 from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point
-from kvtune_lab.capacity.prices import Money
+from kvtune_lab.capacity.prices import NO_LIMIT, Money
 from kvtune_lab.setups import Policy
 from kvtune_lab.sizes import in_bytes
 
@@ -9,12 +9,13 @@ from kvtune_lab.sizes import in_bytes
 def sentence(plan: Plan) -> str:
     """The recommendation, in one sentence."""
     best, lru, alone = plan.best, plan.best_by_lru, plan.alone
-    within = _budget(plan)
+    within = "Without a budget" if plan.budget == NO_LIMIT else f"Within {_budget(plan)}"
     if not (best.host_blocks or best.disk_blocks):
         return (
-            f"Within {within} put nothing below the device: its {size(plan, best.device_blocks)} hit "
-            f"{_percent(alone.hit_rate)} of the prompt tokens, and nothing that the budget allows saves "
-            f"{100 * MATTERS:g} point more of the prefill time; {_policies(plan)}."
+            f"{within} put nothing below the device: its {size(plan, best.device_blocks)} hit "
+            f"{_percent(alone.hit_rate)} of the prompt tokens, and nothing"
+            f"{'' if plan.budget == NO_LIMIT else ' that the budget allows'} saves {100 * MATTERS:g} point more "
+            f"of the prefill time; {_policies(plan)}."
         )
     tiers = " and ".join(
         f"{size(plan, blocks)} of {name}"
@@ -25,7 +26,7 @@ def sentence(plan: Plan) -> str:
     per_point = cost_per_point(plan, best)
     each = "" if per_point is None else f", {money(per_point)} for each point of hit rate gained"
     return (
-        f"Within {within} put {tiers} below the device's {size(plan, best.device_blocks)} and run "
+        f"{within} put {tiers} below the device's {size(plan, best.device_blocks)} and run "
         f"{best.policy}: that saves {_percent(best.prefill_saved)} of the prefill time "
         f"({'' if by_lru else f'LRU {_percent(lru.prefill_saved)}, '}the device alone "
         f"{_percent(alone.prefill_saved)}), with {_percent(best.hit_rate)} of the prompt tokens hit "

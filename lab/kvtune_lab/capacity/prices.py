@@ -75,6 +75,9 @@ class Room:
 
 Budget = Money | Room
 
+NO_LIMIT = Money(inf)
+"""Nobody has said what may be spent."""
+
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+|nan|inf)(?:e[+-]?[0-9]+)?"
 _PRICE = re.compile(rf"({_NUMBER})(?:/GiB-month)?", re.IGNORECASE)
 _MONEY = re.compile(rf"({_NUMBER})(?:/month)?", re.IGNORECASE)

@@ -5,7 +5,7 @@ from typing import Any
 from kvtune_lab.capacity.advice import sentence
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan, cost_per_point
-from kvtune_lab.capacity.prices import Money, Tier
+from kvtune_lab.capacity.prices import NO_LIMIT, Money, Tier
 from kvtune_lab.capacity.splits import Split
 
 
@@ -23,7 +23,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "no_policy_beats_lru_from": _capacity(plan, plan.no_gain_from),
         "no_policy_matters_from": _capacity(plan, plan.no_policy_from),
         "budget": {
-            "monthly": budget.monthly if isinstance(budget, Money) else None,
+            "monthly": budget.monthly if isinstance(budget, Money) and budget != NO_LIMIT else None,
             "bytes_below_the_device": None if isinstance(budget, Money) else budget.size_bytes,
         },
         "bytes_per_token": layout.bytes_per_token,

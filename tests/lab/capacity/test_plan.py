@@ -12,7 +12,16 @@ from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.parquet import write_rows
 from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point, plan, points_gained
 from kvtune_lab.capacity.plots import figures
-from kvtune_lab.capacity.prices import DEFAULT_PRICES, DEFAULT_SPEEDS, GIB, Budget, Money, Room, Terms
+from kvtune_lab.capacity.prices import (
+    DEFAULT_PRICES,
+    DEFAULT_SPEEDS,
+    GIB,
+    NO_LIMIT,
+    Budget,
+    Money,
+    Room,
+    Terms,
+)
 from kvtune_lab.capacity.records import document, flat_rows
 from kvtune_lab.capacity.splits import Layout, rate_at, sizes_below, splits
 from kvtune_lab.looks import write_figures
@@ -89,6 +98,13 @@ def test_a_budget_for_nothing_recommends_nothing(curves: Curves) -> None:
     assert found.best.monthly_cost == 0
     assert cost_per_point(found, found.best) is None
     assert sentence(found).startswith("Within 0.001 a month put nothing below the device: its 50 GiB hit ")
+
+
+def test_without_a_budget_the_cheapest_that_saves_nearly_the_most_is_recommended(curves: Curves) -> None:
+    found = planned(curves, NO_LIMIT)
+    assert found.best == planned(curves, Money(1e9)).best
+    assert sentence(found).startswith("Without a budget put ")
+    assert document(found)["budget"] == {"monthly": None, "bytes_below_the_device": None}
 
 
 def test_the_cost_of_a_point_is_that_of_what_is_gained(curves: Curves) -> None:
