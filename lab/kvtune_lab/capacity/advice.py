@@ -14,8 +14,8 @@ def sentence(plan: Plan) -> str:
         return (
             f"{within} put nothing below the device: its {size(plan, best.device_blocks)} hit "
             f"{_percent(alone.hit_rate)} of the prompt tokens, and nothing"
-            f"{'' if plan.budget == NO_LIMIT else ' that the budget allows'} saves {100 * MATTERS:g} point more "
-            f"of the prefill time; {_policies(plan)}."
+            f"{'' if plan.budget == NO_LIMIT else ' that the budget allows'} saves {100 * MATTERS:g} point "
+            f"more of the prefill time; {_policies(plan)}."
         )
     tiers = " and ".join(
         f"{size(plan, blocks)} of {name}"
