@@ -46,9 +46,13 @@ test: install-dev ## Run every test (ARGS="tests/tuner -k guard" runs some; KVTU
 kernels: install-dev ## Add torch and Triton to .venv (5 GB) and test the kernels: on a GPU if there is one, else interpreted
 	@requirements/install.sh gpu
 	$(BIN)/python -m pytest -q -rs tests/agent/kernels $(ARGS)
-gpu-check: install-dev ## Where a GPU is: test the kernels compiled and measure their bandwidth; elsewhere say that it did not run
-	@! command -v nvidia-smi >/dev/null || requirements/install.sh gpu
-	@$(BIN)/python -m tests.benchmarks.kernels_gpu $(ARGS)
+gpu-check: ## Where a GPU is: test the kernels compiled and measure their bandwidth; elsewhere say that it did not run
+	@if ! command -v nvidia-smi >/dev/null; then \
+	  echo "kvtune: the GPU check did not run: no GPU is here (nvidia-smi is not)"; \
+	else \
+	  requirements/install.sh dev && requirements/install.sh gpu && \
+	  $(BIN)/python -m tests.benchmarks.kernels_gpu $(ARGS); \
+	fi
 
 .PHONY: check
 check: install-dev ## Check format, lint, types, imports, layout and generated files
