@@ -157,8 +157,9 @@ class _Compiled:
         self._requests = as_requests(*requests)
         self._as_arrays = as_arrays
         self.distinct_blocks = int(np.max(self._requests.blocks)) + 1
-        self._tokens_before = np.zeros(len(self._requests.blocks) + 1, np.int64)
-        np.cumsum(self._requests.tokens, out=self._tokens_before[1:])
+        # 32 bits that may overflow: what counts is differences within a request, and those stay right.
+        self._tokens_before = np.zeros(len(self._requests.blocks) + 1, np.uint32)
+        np.cumsum(self._requests.tokens, dtype=np.uint32, out=self._tokens_before[1:])
         self._empty: dict[tuple[int, bool, bool], Cache] = {}
         self._no_hits = np.zeros(len(requests.starts) - 1, np.int32)
 
@@ -193,8 +194,8 @@ class _Compiled:
         return Sums(
             blocks=int(starts[-1] - starts[first]),
             hit_blocks=int(hits.sum(dtype=np.int64)),
-            tokens=int(before[-1] - before[starts[first]]),
-            hit_tokens=int((before[heads + hits] - before[heads]).sum()),
+            tokens=int((before[starts[first + 1 :]] - before[heads]).sum(dtype=np.int64)),
+            hit_tokens=int((before[heads + hits] - before[heads]).sum(dtype=np.int64)),
         )
 
     def _cache(self, rules: Rules) -> Cache:

@@ -19,7 +19,7 @@ from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import plain_reuse
 from kvtune_cache.reuse_aware.state import AGES, BINS, USED, Reuse
 from kvtune_cache.rules import Rules
-from kvtune_lab.capacity.stack import PLAIN_REFERENCES_MAX
+from kvtune_lab.explain.hints import PLAIN_REFERENCES
 from kvtune_lab.readers.loaded import as_lists, as_requests
 
 
@@ -63,7 +63,7 @@ def learn(requests: Requests, capacity_blocks: int) -> Learned:
     """Replay a trace through ReuseAware and read what it has learned at the end."""
     rules, count = Rules(REUSE_AWARE, capacity_blocks), len(requests.starts) - 1
     cache = plain_cache(int(np.max(requests.blocks)) + 1, REUSE_AWARE)
-    if len(requests.blocks) <= PLAIN_REFERENCES_MAX:
+    if len(requests.blocks) <= PLAIN_REFERENCES:
         serve_all(cache, rules, as_lists(requests), [0] * count)
         return learned_by(cache.reuse)
     from kvtune_lab.compiled import as_arrays, compiled  # loads numba, which small traces can do without
