@@ -15,6 +15,10 @@ WIDEST = 1000
 def print_table(table: Table, *, keys: int = 1) -> None:
     """Print a table; parts of it all begin with its first `keys` columns."""
     console = Console()
+    if table.title is not None:  # rich would fold it to the width of the table
+        console.print(table.title, style="table.title", soft_wrap=not console.is_terminal)
+        table = copy(table)
+        table.title = None
     needed = width(console, table)
     if not console.is_terminal:  # what a program or a page takes is not folded
         Console(width=max(console.width, needed)).print(table)

@@ -2,11 +2,12 @@
 
 import io
 
+import pytest
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kvtune_cli.tables import parts
+from kvtune_cli.tables import parts, print_table
 
 FIGURES = [f"{100_000 + 7 * column}.{column:02}" for column in range(12)]
 
@@ -43,6 +44,14 @@ def test_a_narrow_terminal_gets_every_figure_whole_in_parts_that_name_their_rows
 def test_a_wide_terminal_gets_one_table() -> None:
     found, text = printed(300)
     assert len(found) == 1 and all(figure in text for figure in FIGURES)
+
+
+def test_a_title_is_not_folded_to_the_width_of_its_table(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(title="Points that hints of clients bring, simulated", box=SIMPLE_HEAD)
+    table.add_column("right")
+    table.add_row("60%")
+    print_table(table)
+    assert "Points that hints of clients bring, simulated\n" in capsys.readouterr().out
 
 
 def test_a_terminal_that_is_too_narrow_for_anything_still_ends() -> None:
