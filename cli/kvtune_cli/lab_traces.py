@@ -64,6 +64,7 @@ def telling_bad_traces(path: Path) -> Iterator[None]:
 
 def read_trace(path: Path, *, skip_bad: int = 0, session_starts: Path | None = None) -> Trace:
     """Read a trace; ends the command where it is bad, raises `Unavailable` where it cannot be read."""
+    from kvtune_lab.readers.errors import bad_rows
     from kvtune_lab.readers.load import load
     from kvtune_lab.readers.loaded import LACKS
 
@@ -73,5 +74,5 @@ def read_trace(path: Path, *, skip_bad: int = 0, session_starts: Path | None = N
         if note not in LACKS[loaded.format]:  # what a simulation needs is there
             tell(f"note: {note}")
     if loaded.skipped:
-        tell(f"note: {loaded.skipped} bad rows are left out")
+        tell(f"note: {bad_rows(loaded.skipped)} left out")
     return Trace(path, loaded)

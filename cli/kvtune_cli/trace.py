@@ -101,19 +101,20 @@ def _read(path: Path, *, skip_bad: int, session_starts: Path | None) -> "Loaded 
     from kvtune_lab.readers.load import load, load_arrivals, open_trace
 
     with telling_bad_traces(path), late_bar("reading", 1.0) as progress:
-        if open_trace(path).has_blocks:
+        if open_trace(path, skip_bad=skip_bad).has_blocks:
             return load(path, skip_bad=skip_bad, starts=session_starts, progress=progress)
         return load_arrivals(path, skip_bad=skip_bad, progress=progress)
 
 
 def _tell_notes(read: "Loaded | Arrivals | ClientRates") -> None:
+    from kvtune_lab.readers.errors import bad_rows
     from kvtune_lab.readers.loaded import LACKS
 
     lacks = LACKS[read.format]
     for note in read.notes:
         tell(f"note: the trace does not tell of {note}" if note in lacks else f"note: {note}")
     if read.skipped:
-        tell(f"note: {read.skipped} bad rows are left out")
+        tell(f"note: {bad_rows(read.skipped)} left out")
 
 
 def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: Outputs) -> None:

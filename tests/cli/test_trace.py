@@ -199,7 +199,7 @@ def test_bad_rows_are_skipped_and_counted(trace: Path, capsys: Capture) -> None:
     assert "(bad row 2, where 1 may be skipped)" in capsys.readouterr().err
     assert kvtune("trace", "stats", trace, "--skip-bad", 2, "--json", "-") == ExitCode.OK
     told = capsys.readouterr()
-    assert "note: 2 bad rows are left out" in told.err
+    assert "note: 2 bad rows left out" in told.err
     assert json.loads(told.out)["skipped"] == 2
 
 

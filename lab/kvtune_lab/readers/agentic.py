@@ -10,7 +10,6 @@ Runs are expanded by numpy into arrays made in their final size, so that 26 mill
 Errors: TraceError.
 """
 
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,16 @@ from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.fields import TIME_LIMIT, given, number_from_zero, whole
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded, Whole, as_requests
 from kvtune_lab.readers.packing import refuse_empty
-from kvtune_lab.readers.source import Source, Unpackable, shown, unpacked
+from kvtune_lab.readers.source import (
+    BYTE_ORDER_MARK,
+    MOST_LINE_BYTES,
+    KeyTwice,
+    Source,
+    Unpackable,
+    shown,
+    strict_json,
+    unpacked,
+)
 
 BLOCK_TOKENS = 64
 KINDS = ("main: tool_use", "main: end_turn", "main: other", "sub-agent: tool_use", "sub-agent: other")
@@ -198,18 +206,32 @@ def _beside(source: Source) -> Path | None:
 
 def _starts(path: Path) -> dict[int, float]:
     """Start second of each session; names end with its number."""
-    with path.open("rb") as raw:
-        try:
-            table = json.loads(unpacked(raw).read())
-        except (ValueError, RecursionError, Unpackable) as error:
-            raise TraceError(path, 1, "line", f"is not JSON: {error}") from error
-    if not isinstance(table, dict):
-        raise TraceError(path, 1, "line", "is not a JSON object of start seconds")
-    starts = {}
-    for name, value in table.items():
+    starts: dict[int, float] = {}
+    for name, value in _overlay(path).items():
         number = name.rpartition("_")[2]
         good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < TIME_LIMIT
-        if not (number.isascii() and number.isdigit()) or not good:
+        if not (number.isascii() and number.isdigit() and len(number) < 20) or not good:
             raise TraceError(path, 1, shown(name), f"{shown(value)} is not the start second of a session")
+        if int(number) in starts:
+            raise TraceError(path, 1, shown(name), f"session {int(number)} has a start already")
         starts[int(number)] = float(value)
     return starts
+
+
+def _overlay(path: Path) -> dict[str, Any]:
+    with path.open("rb") as raw:
+        try:
+            text = unpacked(raw).read(MOST_LINE_BYTES + 1)
+        except Unpackable as error:
+            raise TraceError(path, 1, "file", str(error)) from error
+    if len(text) > MOST_LINE_BYTES:
+        raise TraceError(path, 1, "file", f"is above {MOST_LINE_BYTES:,} bytes")
+    try:
+        table = strict_json(text.removeprefix(BYTE_ORDER_MARK))
+    except KeyTwice as error:
+        raise TraceError(path, 1, shown(str(error)), "is there twice") from error
+    except (ValueError, RecursionError) as error:
+        raise TraceError(path, 1, "line", f"is not JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise TraceError(path, 1, "line", "is not a JSON object of start seconds")
+    return table

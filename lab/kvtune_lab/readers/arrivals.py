@@ -10,10 +10,11 @@ Errors: TraceError.
 
 import csv
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from kvtune_lab.readers.errors import TraceError
+from kvtune_lab.readers.fields import MOST, written_number
 from kvtune_lab.readers.loaded import LACKS, Arrivals, ClientRates, Format
 from kvtune_lab.readers.packing import numbered, refuse_empty
 from kvtune_lab.readers.source import Source, shown
@@ -33,8 +34,8 @@ def load_azure(source: Source) -> Arrivals:
             seconds = _instant(source, number, cells[0])
             if times and seconds < times[-1]:
                 raise source.error(number, "TIMESTAMP", f"{shown(cells[0])} is before the line before it")
-            prompt = int(_cell(source, number, AZURE_FIELDS[1], cells[1], int))
-            answer = int(_cell(source, number, AZURE_FIELDS[2], cells[2], int))
+            prompt = int(_cell(source, number, AZURE_FIELDS[1], cells[1], whole=True))
+            answer = int(_cell(source, number, AZURE_FIELDS[2], cells[2], whole=True))
         except TraceError as error:
             source.skips.take(error)
             continue
@@ -60,7 +61,7 @@ def load_servegen(source: Source) -> ClientRates:
     names: dict[tuple[str, str, str], int] = {}
     for number, cells in _table(source, SERVEGEN_FIELDS):
         try:
-            row = [_cell(source, number, SERVEGEN_FIELDS[i], cells[i], float) for i in (3, 4, 5)]
+            row = [_cell(source, number, SERVEGEN_FIELDS[i], cells[i]) for i in (3, 4, 5)]
         except TraceError as error:
             source.skips.take(error)
             continue
@@ -99,18 +100,17 @@ def _table(source: Source, fields: tuple[str, ...]) -> Iterator[tuple[int, list[
 
 
 def _instant(source: Source, number: int, text: str) -> float:
+    """Seconds since 1970; a time without an offset is in UTC."""
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError as error:
+        told = datetime.fromisoformat(text)
+        return (told if told.tzinfo is not None else told.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
         raise source.error(number, "TIMESTAMP", f"{shown(text)} is not a date and time") from error
 
 
-def _cell(source: Source, number: int, field: str, text: str, read: Callable[[str], float]) -> float:
-    try:
-        value = read(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 2**31:
-        what = "whole number" if read is int else "number"
+def _cell(source: Source, number: int, field: str, text: str, *, whole: bool = False) -> float:
+    value = written_number(text, whole=whole)
+    if value is None or value > MOST:
+        what = "whole number" if whole else "number"
         raise source.error(number, field, f"{shown(text)} is not a {what} >= 0")
     return value

@@ -5,7 +5,7 @@ read.
 """
 
 import json
-from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +14,45 @@ from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.kv_events import looks_like_kv_events
 from kvtune_lab.readers.loaded import Format
 from kvtune_lab.readers.ragpulse import request_file
-from kvtune_lab.readers.source import Unpackable, shown, unpacked
+from kvtune_lab.readers.source import MOST_LINE_BYTES, Unpackable, numbered_lines, shown, unpacked
 
 _LINES = 10
-"""So many lines may be damaged before the first good one."""
+"""So many lines are looked at, more where more of them may be skipped."""
 
 _HEADINGS = {AZURE_FIELDS: Format.AZURE, SERVEGEN_FIELDS: Format.SERVEGEN}
 
 
-def detect(path: Path) -> tuple[Path, Format]:
-    """The file of requests (within a folder, for RAGPulse) and its format."""
+def detect(path: Path, *, skip_bad: int = 0) -> tuple[Path, Format]:
+    """The file of requests (within a folder, for RAGPulse) and its format.
+
+    Up to `skip_bad` bad lines may come first.
+    """
     file = request_file(path) if path.is_dir() else path
+    first = b""
     with file.open("rb") as raw:
         stream = unpacked(raw)
         try:
             if looks_like_kv_events(stream.peek(16)):
                 return file, Format.KV_EVENTS
-            lines = _first_lines(stream)
+            for _, line in islice(numbered_lines(stream), max(_LINES, skip_bad + 1)):
+                first = first or line
+                found = _of_line(line)
+                if found is not None:
+                    return file, found
         except Unpackable as error:
-            raise TraceError(file, 1, "file", str(error)) from error
-    if not lines:
+            if not first:
+                raise TraceError(file, 1, "file", str(error)) from error
+    if not first:
         raise TraceError(file, 1, "file", "the trace has no request")
-    for line in lines:
-        found = _of_line(line)
-        if found is not None:
-            return file, found
+    if len(first) > MOST_LINE_BYTES:
+        raise TraceError(file, 1, "line", f"is above {MOST_LINE_BYTES:,} bytes")
     names = ", ".join(Format)
-    raise TraceError(file, 1, "format", f"{shown(lines[0])} is the first line of none of {names}")
-
-
-def _first_lines(stream: BufferedReader) -> list[bytes]:
-    """The first lines that are not blank; fewer where the stream is damaged behind one."""
-    lines: list[bytes] = []
-    while len(lines) < _LINES:
-        try:
-            line = stream.readline()
-        except Unpackable:
-            if lines:
-                return lines
-            raise
-        if not line:
-            return lines
-        if not line.isspace():
-            lines.append(line)
-    return lines
+    raise TraceError(file, 1, "format", f"{shown(first)} is the first line of none of {names}")
 
 
 def _of_line(line: bytes) -> Format | None:
+    if len(line) > MOST_LINE_BYTES:
+        return None
     text = line.decode("utf-8", "replace").strip()
     heading = _HEADINGS.get(tuple(text.split(",")))
     if heading is not None:

@@ -23,6 +23,11 @@ class ArrivalsOnly(TraceError):
     """Tell the user that what they want needs blocks, which this trace does not tell of."""
 
 
+def bad_rows(count: int) -> str:
+    """So many bad rows, in words."""
+    return f"{count} bad row{'' if count == 1 else 's'}"
+
+
 class Skips:
     """Counts bad rows and lets a reader go on, up to a limit."""
 

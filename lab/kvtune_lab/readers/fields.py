@@ -1,5 +1,6 @@
 """Fields of a row of JSON, checked: each failure names the line, the field and the value."""
 
+import re
 from typing import Any
 
 from kvtune_lab.readers.source import Source, shown
@@ -9,6 +10,8 @@ MOST = 2**31 - 1
 
 TIME_LIMIT = 2.0**53
 """Times below it are exact to a second, whatever the unit."""
+
+_NUMBER = re.compile(r"[0-9]{1,16}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?")
 
 
 def given(source: Source, line: int, row: dict[str, Any], name: str) -> Any:
@@ -20,20 +23,30 @@ def given(source: Source, line: int, row: dict[str, Any], name: str) -> Any:
 
 def number_from_zero(source: Source, line: int, row: dict[str, Any], name: str, unit: str) -> float:
     """A number from 0 to TIME_LIMIT; raises TraceError with the unit that was expected."""
-    value = given(source, line, row, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIME_LIMIT:
+    value: Any = row.get(name)
+    if type(value) not in (int, float) or not 0 <= value < TIME_LIMIT:
+        value = given(source, line, row, name)
         raise source.error(line, name, f"{shown(value)} is not a number of {unit} >= 0")
     return float(value)
 
 
+def written_number(text: str, *, whole: bool = False) -> float | None:
+    """A number >= 0 that is written as a text, by the rules of JSON; None where it is something else."""
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or (whole and (found[1] or found[2])):
+        return None
+    return float(text)
+
+
 def whole(source: Source, line: int, row: dict[str, Any], name: str, least: int) -> int:
     """A whole number of at least so much, at most MOST; raises TraceError."""
+    value: Any = row.get(name)
+    if type(value) is int and least <= value <= MOST:
+        return value
     value = given(source, line, row, name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if type(value) is not int or value < least:
         raise source.error(line, name, f"{shown(value)} is not a whole number >= {least}")
-    if value > MOST:
-        raise source.error(line, name, f"{shown(value)} is above {MOST:,}")
-    return value
+    raise source.error(line, name, f"{shown(value)} is above {MOST:,}")
 
 
 def block_ids(source: Source, line: int, row: dict[str, Any], name: str) -> list[int]:

@@ -17,13 +17,13 @@ Errors: TraceError, with the number of the record as its line.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias, TypeGuard
 
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.fields import MOST, TIME_LIMIT
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded
 from kvtune_lab.readers.packing import Packing, Row
-from kvtune_lab.readers.source import Source, Unpackable, shown, unpacked
+from kvtune_lab.readers.source import MOST_LINE_BYTES, Source, Unpackable, shown, unpacked
 
 JOIN_SECONDS = 2.0
 """A decode step takes far less than this even at a large batch, the next turn of a session seldom does."""
@@ -67,6 +67,14 @@ def load_kv_events(source: Source) -> Loaded:
     return packing.loaded(Format.KV_EVENTS, block_tokens=gathering.block_tokens, notes=gathering.notes())
 
 
+class _Run(NamedTuple):
+    """Blocks that were stored, one behind the other."""
+
+    hashes: list[Hash]
+    parent: Hash | None
+    block_tokens: int
+
+
 @dataclass(slots=True)
 class _Open:
     """A request whose blocks are still being stored."""
@@ -94,10 +102,11 @@ class _Gathering:
         for line, payload in _records(self.source):
             try:
                 batch = _batch(self.source, line, payload, latest_s)
+                runs = self._stored_runs(line, batch["events"])
+                for run in runs:
+                    self._take(line, batch["ts"], run)
                 latest_s = batch["ts"]
                 self.ranks.add(batch.get("data_parallel_rank"))
-                for event in batch["events"]:
-                    self._take(line, latest_s, event)
             except TraceError as error:
                 self.source.skips.take(error)
             yield from self._closed(latest_s - JOIN_SECONDS)
@@ -119,46 +128,44 @@ class _Gathering:
             tokens = [self.block_tokens] * len(request.blocks)
             yield request.line, Row(time_s=request.began_s, blocks=request.blocks, tokens=tokens)
 
-    def _take(self, line: int, now_s: float, data: object) -> None:
-        event = _event(self.source, line, data)
-        group, medium = event.get("group_idx"), event.get("medium")
-        if event["type"] != "BlockStored" or medium not in _ON_DEVICE or group not in (None, 0):
-            return
-        hashes, parent = self._stored(line, event)
+    def _stored_runs(self, line: int, events: list[object]) -> list[_Run]:
+        """Check all events of a batch before any is taken: a bad one leaves nothing of the batch behind."""
+        runs, block_tokens = [], self.block_tokens
+        for data in events:
+            event = _event(self.source, line, data)
+            group, medium = event.get("group_idx"), event.get("medium")
+            if event["type"] != "BlockStored" or medium not in _ON_DEVICE or group not in (None, 0):
+                continue
+            run = _run(self.source, line, event)
+            if block_tokens not in (0, run.block_tokens):
+                problem = f"{run.block_tokens} is not {block_tokens}, as before"
+                raise self.source.error(line, "block_size", problem)
+            block_tokens = run.block_tokens
+            runs.append(run)
+        self.block_tokens = block_tokens
+        return runs
+
+    def _take(self, line: int, now_s: float, run: _Run) -> None:
+        hashes, parent = run.hashes, run.parent
         before = None if parent is None else self.ending.pop(parent, None)
         if before is not None and now_s - before.latest_s <= JOIN_SECONDS:
             before.blocks.extend(hashes)
             before.latest_s = now_s
             request = before
         else:
-            request = _Open(line, now_s, now_s, [*self._ancestors(line, parent), *hashes])
+            request = _Open(line, now_s, now_s, [*self._ancestors(parent), *hashes])
             self.open.append(request)
         self.ending[hashes[-1]] = request
         for block, earlier in zip(hashes, [parent, *hashes], strict=False):
             self.parents.setdefault(block, earlier)
 
-    def _stored(self, line: int, event: dict[str, Any]) -> tuple[list[Hash], Hash | None]:
-        hashes, parent = event.get("block_hashes"), event.get("parent_block_hash")
-        if not isinstance(hashes, list) or not hashes or not all(isinstance(x, int | bytes) for x in hashes):
-            raise self.source.error(line, "block_hashes", f"{shown(hashes)} is not a list of hashes")
-        if parent is not None and not isinstance(parent, int | bytes):
-            raise self.source.error(line, "parent_block_hash", f"{shown(parent)} is not a hash")
-        size = event.get("block_size")
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
-            raise self.source.error(line, "block_size", f"{shown(size)} is not a whole number >= 1")
-        if self.block_tokens not in (0, size):
-            raise self.source.error(line, "block_size", f"{size} is not {self.block_tokens}, as before")
-        self.block_tokens = size
-        return hashes, parent
+    def _ancestors(self, parent: Hash | None) -> list[Hash]:
+        """From the first block to the parent; from the earliest that is known of.
 
-    def _ancestors(self, line: int, parent: Hash | None) -> list[Hash]:
-        """From the first block to the parent; from the earliest that is known of."""
+        It ends: a block is noted once, behind one that was noted before it.
+        """
         chain: list[Hash] = []
-        seen: set[Hash] = set()
         while parent is not None:
-            if parent in seen:
-                raise self.source.error(line, "parent_block_hash", f"{shown(parent)} is its own ancestor")
-            seen.add(parent)
             chain.append(parent)
             if parent not in self.parents:
                 self.cut += 1
@@ -177,6 +184,9 @@ def _records(source: Source) -> Iterator[tuple[int, bytes]]:
             try:
                 length = stream.read(LENGTH_BYTES)
                 wanted = int.from_bytes(length, "big")
+                if wanted > MOST_LINE_BYTES:
+                    source.skips.take(source.error(number, "record", f"is above {MOST_LINE_BYTES:,} bytes"))
+                    return
                 payload = stream.read(wanted) if len(length) == LENGTH_BYTES else b""
             except Unpackable as error:
                 source.skips.take(source.error(number, "file", str(error)))
@@ -210,14 +220,34 @@ def _batch(source: Source, line: int, payload: bytes, latest_s: float) -> dict[s
         raise source.error(line, "ts", f"{ts:.12g} is before {latest_s:.12g}")
     if not isinstance(batch.get("events"), list):
         raise source.error(line, "events", f"{shown(batch.get('events'))} is not a list")
+    rank = batch.get("data_parallel_rank")
+    if not isinstance(rank, int | None):
+        raise source.error(line, "data_parallel_rank", f"{shown(rank)} is not a whole number")
     return batch
 
 
 def _event(source: Source, line: int, data: object) -> dict[str, Any]:
     event = _named(data, _STORED_FIELDS)
-    if event is None or event.get("type") not in _EVENTS:
+    kind = None if event is None else event.get("type")
+    if event is None or not isinstance(kind, str) or kind not in _EVENTS:
         raise source.error(line, "events", f"{shown(data)} is not one of {', '.join(sorted(_EVENTS))}")
     return event
+
+
+def _run(source: Source, line: int, event: dict[str, Any]) -> _Run:
+    """Check what was stored; raises TraceError."""
+    hashes, parent, size = (event.get(name) for name in ("block_hashes", "parent_block_hash", "block_size"))
+    if not isinstance(hashes, list) or not hashes or not all(map(_is_hash, hashes)):
+        raise source.error(line, "block_hashes", f"{shown(hashes)} is not a list of hashes")
+    if parent is not None and not _is_hash(parent):
+        raise source.error(line, "parent_block_hash", f"{shown(parent)} is not a hash")
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
+        raise source.error(line, "block_size", f"{shown(size)} is not a whole number >= 1")
+    return _Run(hashes, parent, size)
+
+
+def _is_hash(value: object) -> TypeGuard[Hash]:
+    return isinstance(value, int | bytes) and not isinstance(value, bool)
 
 
 def _named(data: object, names: tuple[str, ...]) -> dict[str, Any] | None:

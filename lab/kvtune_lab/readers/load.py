@@ -68,9 +68,9 @@ class Trace:
         return self.format in _LOADERS
 
 
-def open_trace(path: Path) -> Trace:
-    """Find out what a trace is."""
-    file, found = detect(path)
+def open_trace(path: Path, *, skip_bad: int = 0) -> Trace:
+    """Find out what a trace is; up to `skip_bad` bad lines may come first."""
+    file, found = detect(path, skip_bad=skip_bad)
     return Trace(path=file, format=found, block_tokens=_BLOCK_TOKENS.get(found), lacks=LACKS[found])
 
 
@@ -82,7 +82,7 @@ def load(
     Up to `skip_bad` bad rows are left out and counted. Raises ArrivalsOnly for a trace without blocks, and
     TraceError for `starts` where sessions have their own.
     """
-    trace = open_trace(path)
+    trace = open_trace(path, skip_bad=skip_bad)
     if starts is not None and trace.format is not Format.AGENTIC:
         raise TraceError(trace.path, 1, "format", f"{trace.format} takes no session starts ({starts})")
     if not trace.has_blocks:
@@ -97,7 +97,7 @@ def load_arrivals(
     path: Path, *, skip_bad: int = 0, progress: Progress | None = None
 ) -> Arrivals | ClientRates:
     """Read the arrivals of a trace of any format; of ServeGen the rates of clients."""
-    trace = open_trace(path)
+    trace = open_trace(path, skip_bad=skip_bad)
     source = Source(trace.path, Skips(skip_bad), progress)
     if trace.format is Format.AZURE:
         return load_azure(source)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from kvtune_cache.requests import Requests
-from kvtune_lab.readers.errors import TraceError
+from kvtune_lab.readers.errors import TraceError, bad_rows
 from kvtune_lab.readers.loaded import MOST_KINDS, UNKNOWN, Format, Loaded, Whole
 from kvtune_lab.readers.source import Source
 
@@ -178,7 +178,7 @@ def _known(numbers: "array[int]") -> "Whole | None":
 
 
 def _besides(source: Source) -> str:
-    return f" beside {source.skips.skipped} bad rows" if source.skips.skipped else ""
+    return f" beside {bad_rows(source.skips.skipped)}" if source.skips.skipped else ""
 
 
 def _name(block: Hashable | None) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kvtune_lab.readers.errors import TraceError
-from kvtune_lab.readers.fields import TIME_LIMIT, given, whole
+from kvtune_lab.readers.fields import TIME_LIMIT, given, number_from_zero, whole, written_number
 from kvtune_lab.readers.loaded import LACKS, Format, Loaded
 from kvtune_lab.readers.packing import Packing, Row
 from kvtune_lab.readers.source import Source, shown
@@ -113,11 +113,10 @@ def _add_lengths(source: Source, field: str, lengths: dict[int, int]) -> None:
 
 def _seconds(source: Source, number: int, row: dict[str, Any]) -> float:
     value = given(source, number, row, "timestamp")
-    try:
-        seconds = float(value) if isinstance(value, str | int | float) else -1.0
-    except (ValueError, OverflowError):
-        seconds = -1.0
-    if not 0 <= seconds < TIME_LIMIT:
+    if not isinstance(value, str):
+        return number_from_zero(source, number, row, "timestamp", "seconds")
+    seconds = written_number(value)
+    if seconds is None or seconds >= TIME_LIMIT:
         raise source.error(number, "timestamp", f"{shown(value)} is not a number of seconds >= 0")
     return seconds
 
@@ -127,7 +126,7 @@ def _chunks(source: Source, number: int, row: dict[str, Any]) -> list[tuple[int,
     ids = given(source, number, row, "hash_ids")
     if not isinstance(ids, dict) or not set(ids) <= set(PARTS):
         raise source.error(number, "hash_ids", f"{shown(ids)} is not an object of {', '.join(PARTS)}")
-    lists = [ids.get(name) or [] for name in PARTS]
+    lists = [[] if ids.get(name) is None else ids[name] for name in PARTS]
     if not all(isinstance(each, list) for each in lists):
         raise source.error(number, "hash_ids", f"{shown(ids)} holds something else than lists")
     chunks = [(part, chunk) for part, each in enumerate(lists) for chunk in each]

@@ -23,8 +23,18 @@ Progress: TypeAlias = Callable[[float], None]
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some editors begin a text with it; it is no part of the first line."""
+
+MOST_LINE_BYTES = 64 << 20
+"""A line, or a record, is held whole; longer ones are none of a trace."""
+
 _READ_BYTES = 1 << 16
 _LINES_BETWEEN_PROGRESS = 512
+
+
+class KeyTwice(ValueError):
+    """An object of JSON holds this key twice: which of the values is meant?"""
 
 
 class Unpackable(OSError):
@@ -47,13 +57,13 @@ class Source:
         number = 0
         with self.path.open("rb") as raw:
             size = self.path.stat().st_size
-            stream = unpacked(raw)
             try:
-                while line := stream.readline():
-                    number += 1
+                for number, line in numbered_lines(unpacked(raw)):
                     if self.progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
                         self.progress(raw.tell() / size)
-                    if not line.isspace():
+                    if len(line) > MOST_LINE_BYTES:
+                        self.skips.take(self.error(number, "line", f"is above {MOST_LINE_BYTES:,} bytes"))
+                    else:
                         yield number, line
             except Unpackable as error:
                 self.skips.take(self.error(number + 1, "file", str(error)))
@@ -72,6 +82,11 @@ class Source:
         """Parse one line as a JSON object; raises TraceError."""
         try:
             row = _decoded(line)
+            if type(row) is dict and line.count(b":") > len(row):
+                strict_json(line)
+        except KeyTwice as error:
+            name = shown(str(error).encode("utf-8", "replace"))
+            raise self.error(number, name, "is there twice") from error
         except (ValueError, RecursionError) as error:
             raise self.error(number, "line", f"{shown(line)} is not JSON: {error}") from error
         if not isinstance(row, dict):
@@ -81,6 +96,35 @@ class Source:
     def error(self, number: int, name: str, problem: str) -> TraceError:
         """Say what is wrong with a line of this file."""
         return TraceError(self.path, number, name, problem)
+
+
+def numbered_lines(stream: BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """Number the lines that are not blank, from 1; of a line that is too long only the first bytes.
+
+    These are more than MOST_LINE_BYTES. Raises Unpackable behind the last whole line.
+    """
+    number, longest = 1, MOST_LINE_BYTES + 1
+    line = stream.readline(longest).removeprefix(BYTE_ORDER_MARK)
+    while line:
+        if not line.isspace():
+            yield number, line
+        while len(line) == longest and not line.endswith(b"\n"):
+            line = stream.readline(longest)
+        line = stream.readline(longest)
+        number += 1
+
+
+def strict_json(text: bytes) -> Any:
+    """Parse JSON in which no object may hold a key twice, slowly; raises KeyTwice or another ValueError."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise KeyTwice(next(name for name in names if names.count(name) > 1))
+        return found
+
+    return json.loads(text, object_pairs_hook=once)
 
 
 def _decoded(line: bytes) -> Any:
@@ -136,7 +180,7 @@ class _Gunzipped(_Plain):
 
     def _read(self, most: int) -> bytes:
         try:
-            return self._file.read(most)
+            return self._file.read1(most)  # where read() fails, it loses what it has
         except (EOFError, OSError, zlib.error) as error:
             raise Unpackable(f"cannot be unpacked: {error}") from error
 

@@ -91,6 +91,8 @@ def test_a_bad_row_is_named_and_may_be_skipped(row: object, says: str, tmp_path:
     [
         ("{", "x_session_starts_24h.json:1: line: is not JSON"),
         ("[1]", "line: is not a JSON object of start seconds"),
+        ('{"a_0": 1, "b_0": 2}', "'b_0': session 0 has a start already"),
+        ('{"a_0": 1, "a_0": 2}', "'a_0': is there twice"),
         ('{"trace_x": 1}', "'trace_x': 1 is not the start second of a session"),
         ('{"trace_1": -1}', "'trace_1': -1 is not the start second of a session"),
         ('{"trace_1": NaN}', "'trace_1': nan is not the start second of a session"),

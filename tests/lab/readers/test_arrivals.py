@@ -28,6 +28,11 @@ def test_azure_arrivals_count_from_the_first(tmp_path: Path) -> None:
     assert (found.prompts.tolist(), found.outputs.tolist()) == ([4808, 7], [10, 1])
 
 
+def test_a_time_with_an_offset_is_that_instant(tmp_path: Path) -> None:
+    text = AZURE + "2023-11-16T20:17:05.9799600+02:00,7,1\n"
+    assert load_arrivals(csv(tmp_path, text)).times.tolist() == pytest.approx([0, 2])
+
+
 def test_clients_of_servegen_are_told_apart(tmp_path: Path) -> None:
     found = load_arrivals(csv(tmp_path, SERVEGEN))
     assert isinstance(found, ClientRates)
@@ -42,6 +47,9 @@ def test_clients_of_servegen_are_told_apart(tmp_path: Path) -> None:
         (AZURE, "2023-11-16 18:17:01,1,1", ":3: TIMESTAMP: .* is before the line before it"),
         (AZURE, "2023-11-16 18:18:01,-1,1", ":3: ContextTokens: '?-1'? is not a whole number >= 0"),
         (AZURE, "2023-11-16 18:18:01,1,x", ":3: GeneratedTokens: '?x'? is not a whole number >= 0"),
+        (AZURE, "2023-11-16 18:18:01,1_000,1", ":3: ContextTokens: '?1_000'? is not a whole number >= 0"),
+        (AZURE, "2023-11-16 18:18:01,1e3,1", ":3: ContextTokens: '?1e3'? is not a whole number >= 0"),
+        (SERVEGEN, "l,m,1,600,1_0,2,Gamma,1,1", ":4: rate_rps: '?1_0'? is not a number >= 0"),
         (AZURE, "2023-11-16 18:18:01,1", ":3: line: .* has 2 values where 3 belong"),
         (SERVEGEN, "l,m,1,600,nan,2,Gamma,1,1", ":4: rate_rps: '?nan'? is not a number >= 0"),
         (SERVEGEN, "l,m,1,600,-1,2,Gamma,1,1", ":4: rate_rps: '?-1'? is not a number >= 0"),

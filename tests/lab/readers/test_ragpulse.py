@@ -54,6 +54,9 @@ def test_a_block_is_a_chunk_behind_what_stands_before_it(tmp_path: Path) -> None
     ("row", "says"),
     [
         (request("x", [2]), ":4: timestamp: 'x' is not a number of seconds >= 0"),
+        (request("1_0", [2]), ":4: timestamp: '1_0' is not a number of seconds >= 0"),
+        (request(True, [2]), ":4: timestamp: True is not a number of seconds >= 0"),
+        (request(1, [2], hash_ids={"sys_prompt": 0}), ":4: hash_ids: .* holds something else than lists"),
         (request(-1, [2]), ":4: timestamp: -1 is not a number of seconds >= 0"),
         (request([], [2]), r":4: timestamp: \[\] is not a number of seconds >= 0"),
         (request(1, [77]), ":4: hash_ids: chunk 77 has no token_length in any other file"),
