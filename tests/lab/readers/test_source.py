@@ -150,7 +150,7 @@ def test_a_limit_below_zero_is_refused() -> None:
 
 def test_a_trace_of_bad_rows_alone_is_still_empty(tmp_path: Path) -> None:
     path = write(tmp_path / "trace", [mooncake(-1, [0])])
-    with pytest.raises(TraceError, match=":1: file: the trace has no request beside 1 bad row$"):
+    with pytest.raises(TraceError, match=r":1: file: the trace has no request beside 1 bad row$"):
         load(path, skip_bad=5)
 
 
