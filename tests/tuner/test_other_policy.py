@@ -143,6 +143,18 @@ def test_auto_follows_small_gains_of_the_model_under_another_policy_than_lru_aft
     assert other.config.tiers == incumbent.tiers
 
 
+def test_auto_follows_large_gains_of_the_model_under_lru_alone() -> None:
+    by = {}
+    for incumbent in (made(policy=LRU), made(policy=OURS)):
+        predicted = propose_by_reuse(request(SPEC, incumbent=incumbent, reports=_pool(incumbent)))
+        assert isinstance(predicted, Candidate) and (predicted.predicted_gain or 0.0) > 2 * TRUSTED_GAIN
+        found = next_candidate(request(SPEC, incumbent=incumbent, reports=_pool(incumbent)))
+        assert isinstance(found, Candidate)
+        by[incumbent.eviction_policy] = found.strategy
+
+    assert by == {LRU: Strategy.REUSE_MODEL, OURS: Strategy.LADDER}
+
+
 def test_a_policy_comes_with_a_ttl_that_leaves_it_something_to_choose() -> None:
     """Recency keeps a block for 69 s there, so that a TTL of 120 s takes nearly all choice away."""
     short, long = made(120, 0.1, 114, policy=LRU), made(480, 0.1, 114, policy=LRU)

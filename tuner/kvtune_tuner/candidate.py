@@ -32,8 +32,8 @@ CLEARLY_WORSE = -0.02
 """Predicted loss in the objective from which Auto passes a candidate over: the smallest guardrail margin."""
 
 TRUSTED_GAIN = 0.03
-"""Predicted gain from which the model is followed under a policy that it does not know (the demo's FIFO:
-+.053 predicted, +.050 measured; +.010 predicted, -.090 measured)."""
+"""Predicted gain from which the model is followed under FIFO, which a TTL makes forget by recency, too (the
+demo's: +.053 predicted, +.050 measured; +.010 predicted, -.090 measured)."""
 
 NOTHING = NothingToTry(reason="other policies and thresholds were not asked for")
 
@@ -90,7 +90,7 @@ def _auto(request: Request) -> Candidate | NothingToTry:
     """Ask one proposer after the other.
 
     Where the model has said all that it can, other policies and thresholds are what it knows nothing of; its
-    small gains under a policy that it does not know come after them. Where it is not there, they wait for the
+    gains under a policy that it does not know come after them. Where it is not there, they wait for the
     ladder.
     """
     answer: Candidate | NothingToTry | NotAvailable = propose_by_reuse(request)
@@ -111,10 +111,17 @@ def _auto(request: Request) -> Candidate | NothingToTry:
 
 
 def _trusted(request: Request, candidate: Candidate) -> bool:
-    """Whether the model's gain goes before other policies: any under LRU, else one that is worth an error."""
-    if request.incumbent.eviction_policy in (None, EvictionPolicy.LRU):
-        return True
-    return (candidate.predicted_gain or 0.0) >= TRUSTED_GAIN
+    """Whether the model's gain goes before what it knows nothing of: any under LRU, a large one under FIFO.
+
+    A policy that knows more than recency has already won what a larger tier would win under LRU.
+    """
+    match request.incumbent.eviction_policy:
+        case None | EvictionPolicy.LRU:
+            return True
+        case EvictionPolicy.FIFO:
+            return (candidate.predicted_gain or 0.0) >= TRUSTED_GAIN
+        case _:
+            return False
 
 
 def _clearly_worse(request: Request, candidate: Candidate) -> float | None:
