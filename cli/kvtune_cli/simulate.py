@@ -24,6 +24,7 @@ from kvtune_cli.lab_options import (
 from kvtune_cli.lab_traces import SessionStarts, SkipBad, read_trace
 from kvtune_cli.output import STDOUT, put_json, say, tell
 from kvtune_cli.progress import progress_bar
+from kvtune_cli.weights import weights_of
 from kvtune_lab.setups import Order, Policy, Setup, SetupError, variant_text
 from kvtune_lab.sizes import in_bytes
 
@@ -48,6 +49,10 @@ def simulate(
     order: Annotated[
         Order, typer.Option("--order", help="forward: head first, nothing pinned; not for OPT.")
     ] = Order.TAIL,
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", help="Of WorkloadAware: to-b, to-c, p_reuse_weight=0.6,life_weight=0.1."),
+    ] = None,
     bytes_per_token: BytesPerToken = None,
     model_shape: ModelShapeText = None,
     skip_bad: SkipBad = 0,
@@ -59,6 +64,9 @@ def simulate(
     Example: kvtune simulate trace.jsonl.gz --policy ARC --capacity 18279
     """
     setup = _setup(policy, ttl, eviction_ratio, store_threshold, order)
+    rules = None if weights is None else chosen("--weights", weights, weights_of)
+    if rules is not None and setup.policy is not Policy.WORKLOAD_AWARE:
+        wrong("--weights", f"{setup.policy} has none, {Policy.WORKLOAD_AWARE} has")
     token_bytes = bytes_of_a_token(bytes_per_token, model_shape)
     read = read_trace(trace, skip_bad=skip_bad, session_starts=session_starts)
     (blocks,) = capacities("--capacity", [capacity], read, token_bytes)
@@ -66,12 +74,12 @@ def simulate(
     from kvtune_lab.simulate import Simulator
     from kvtune_lab.simulation import row
 
-    simulator = Simulator(read.requests)
+    simulator = Simulator(read.requests, workload=rules)
     if simulator.compiles(setup.policy):
         tell(f"note: compiling {setup.policy} once, which takes up to a minute; later runs begin at once")
     with progress_bar("simulating") if simulator.references > SHORT_REFERENCES else nullcontext():
         done = simulator.simulate(replace(setup, capacity_blocks=blocks))
-    data = row(done, bytes_per_token=token_bytes, block_tokens=read.block_tokens)
+    data = row(done, bytes_per_token=token_bytes, block_tokens=read.block_tokens) | {"weights": weights}
     if json is not None:
         put_json(json, data)
     if json != STDOUT:

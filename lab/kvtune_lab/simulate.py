@@ -13,6 +13,9 @@ from typing import Any, Protocol, TypeVar, cast
 from kvtune_cache.blocks import Integers
 from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT, PASSES, PRESSURE, TTL, WANTED, WRITTEN
+from kvtune_cache.eviction.names import WORKLOAD_AWARE
+from kvtune_cache.eviction.workload_rules import WorkloadRules
+from kvtune_cache.eviction.workload_state import plain_workload
 from kvtune_cache.lru_run import is_lru_run, serve_all_by_lru
 from kvtune_cache.optimal import Foreseen, foresee, plain_foreseen, serve_optimally
 from kvtune_cache.requests import Requests, Sums, cache_for, serve_all
@@ -43,12 +46,14 @@ def way_for(block_references: int) -> Way:
 class Simulator:
     """Simulates any setup on one trace; several threads may use one at once."""
 
-    def __init__(self, requests: Requests, way: Way | None = None) -> None:
-        """Take the requests; without a way it is that for a single setup."""
+    def __init__(
+        self, requests: Requests, way: Way | None = None, *, workload: WorkloadRules | None = None
+    ) -> None:
+        """Take the requests; without a way it is that for a single setup. `workload`: of WorkloadAware."""
         self.references = len(requests.blocks)
         self.requests = len(requests.starts) - 1
         self.way = way or way_for(self.references)
-        self._core: _Core = _Plain(requests) if self.way is Way.PLAIN else _Compiled(requests)
+        self._core: _Core = (_Plain if self.way is Way.PLAIN else _Compiled)(requests, workload)
 
     def compiles(self, policy: Policy) -> bool:
         """Whether the next simulation of a policy compiles it first, once for all later processes."""
@@ -111,7 +116,8 @@ class _Core(Protocol):
 class _Plain:
     """Runs the sources as they are, on lists, without numpy: it takes longer to import than a small trace."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, workload: WorkloadRules | None) -> None:
+        self._workload = workload
         self._requests = as_lists(requests)
         self.distinct_blocks = max(self._requests.blocks) + 1
         self._tokens_before = [0, *accumulate(self._requests.tokens)]
@@ -120,7 +126,7 @@ class _Plain:
         return False
 
     def by(self, rules: Rules) -> tuple[Integers, Evictions]:
-        cache, found = cache_for(rules, self.distinct_blocks), self._no_hits()
+        cache, found = _cache(rules, self.distinct_blocks, self._workload), self._no_hits()
         serve = serve_all_by_lru if is_lru_run(rules) else serve_all
         serve(cache, rules, self._requests, found)
         return found, _evictions(cache)
@@ -148,11 +154,12 @@ class _Plain:
 class _Compiled:
     """Runs the same sources compiled, on arrays; imports numba."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, workload: WorkloadRules | None) -> None:
         import numpy as np
 
         from kvtune_lab.compiled import as_arrays, compiled
 
+        self._workload = workload
         self._compiled = compiled
         self._requests = as_requests(*requests)
         self._as_arrays = as_arrays
@@ -202,8 +209,16 @@ class _Compiled:
         """An empty cache: making it of lists takes longer than copying its arrays."""
         kind = (rules.policy, rules.ttl_seconds < inf, rules.store_threshold > 1)
         if kind not in self._empty:
-            self._empty[kind] = self._as_arrays(cache_for(rules, self.distinct_blocks))
+            self._empty[kind] = self._as_arrays(_cache(rules, self.distinct_blocks, self._workload))
         return _copied(self._empty[kind])
+
+
+def _cache(rules: Rules, blocks: int, workload: WorkloadRules | None) -> Cache:
+    """An empty cache of lists, with WorkloadAware's own rules where they are given."""
+    cache = cache_for(rules, blocks)
+    if workload is None or rules.policy != WORKLOAD_AWARE:
+        return cache
+    return cache._replace(workload=plain_workload(blocks, workload))
 
 
 def _evictions(cache: Cache) -> Evictions:

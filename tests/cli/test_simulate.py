@@ -8,6 +8,7 @@ import pytest
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import run
 
+WEIGHTS = ["--capacity", "9", "--policy", "WorkloadAware", "--weights"]
 Capture = pytest.CaptureFixture[str]
 CONVERSATION = Path(__file__).parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.gz"
 
@@ -44,6 +45,21 @@ def test_the_result_as_json(trace: Path, capsys: Capture) -> None:
     assert found["token_hit_rate"] == pytest.approx((512 + 1000) / 3000)
 
 
+def test_weights_of_workload_aware_change_what_leaves(tmp_path: Path, capsys: Capture) -> None:
+    rows = [
+        {"timestamp": 1000 * at, "input_length": 512 * 4, "output_length": 5, "hash_ids": ids}
+        for at, ids in enumerate([s, 100 + s, 200 + s, 300 + s] for s in [0, 1, 2, 0, 3, 1, 4, 0, 5] * 9)
+    ]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = []
+    for weights in ("neutral", "p_reuse_weight=0,spatial_weight=0,life_weight=1"):
+        assert run(["simulate", str(path), *WEIGHTS, weights, "--json", "-"]) == ExitCode.OK
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["weights"] == "neutral"
+    assert found[0]["token_hit_rate"] != found[1]["token_hit_rate"]
+
+
 @pytest.mark.parametrize(
     ("policy", "capacity", "golden"),
     [
@@ -72,6 +88,11 @@ def test_golden_values_of_the_conversation_trace(
         (["--capacity", "8GiB"], "--capacity: 8 GiB needs the bytes of a token: give a model's shape"),
         (["--capacity", "1KiB", "--bytes-per-token", "4"], "--capacity: 1 KiB holds no block of 2 KiB"),
         (["--capacity", "9", "--policy", "MRU"], "--policy: 'MRU' is not one of LRU, FIFO, "),
+        (["--capacity", "9", "--weights", "to-b"], "--weights: LRU has none, WorkloadAware has"),
+        ([*WEIGHTS, "p_reuse_weight=nan"], "--weights: p_reuse_weight: nan is not a number of at least 0"),
+        ([*WEIGHTS, "life_weight=-1"], "--weights: life_weight: -1.0 is not a number of at least 0"),
+        ([*WEIGHTS, "life_weight=much"], "--weights: life_weight: 'much' is not a number"),
+        ([*WEIGHTS, "height=1"], "--weights: 'height=1' is neither neutral, to-b, to-c nor NAME=NUMBER of "),
         (["--capacity", "9", "--ttl", "-1s"], "--ttl: '-1s' is not a duration"),
         (["--capacity", "9", "--ttl", "nan"], "--ttl: 'nan' is not a duration"),
         (["--capacity", "9", "--eviction-ratio", "1.5"], "--eviction-ratio: 1.5 is not within (0, 1]"),
