@@ -163,11 +163,13 @@ class Agent:
             self._put_in_force(held)
 
     def _put_in_force(self, held: Held) -> None:
-        before, self._held = self._held, held
+        before = self._held
         if held.fallback_rules != before.fallback_rules:
             self.engine.fall_back_by(held.fallback_rules)
         if held.config != before.config:
             self.engine.apply(held.config)
+        self._held = held
+        if held.config != before.config:
             role = Role.INCUMBENT if held.candidate is None else Role.CANDIDATE
             log.info("configuration changed", extra={**self._where(held), "role": role})
 

@@ -75,7 +75,7 @@ class Level:
             self.rules = rules
             return
         if rules.policy != self.rules.policy:
-            self._lessons = self.lessons()
+            self._lessons = self._kept_lessons()
             self._cache = self._switched(rules.policy)
             self.rules = self.rules._replace(policy=rules.policy)
         open_tier(self.cache, self.rules, now_s)
@@ -96,6 +96,12 @@ class Level:
         self._lessons = lessons
         if self.rules.policy == REUSE_AWARE:
             restore(self.cache.reuse, lessons)
+
+    def _kept_lessons(self) -> Mapping[str, object] | None:
+        try:
+            return self.lessons()
+        except (ArithmeticError, LookupError, ValueError):  # of a policy that has failed
+            return None
 
     def _switched(self, policy: int) -> Cache:
         try:

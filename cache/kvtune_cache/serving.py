@@ -36,6 +36,10 @@ KINDS = 6
 """Request types or stop reasons that are told apart; 0: not known."""
 
 
+class BadRequest(ValueError):
+    """A request that no engine can serve; it is found before anything is changed."""
+
+
 class Served(NamedTuple):
     """What one request got (a tuple, because one is made for every request)."""
 
@@ -179,9 +183,9 @@ class ServingModel:
 
         Tokens past the last block are never hit. A policy may learn from `kind`, 0 (not known) to 5, from
         the tokens of the answer (-1: not known), and from what the client expects of its session (`hint`, as
-        `signals.HINT` has it). Raises ValueError, changing nothing, for an arrival
-        before the latest time, for fewer prompt tokens than the blocks before the last one hold (at least one
-        is needed), and for a kind that is none.
+        `signals.HINT` has it). Raises `BadRequest`, changing nothing, for an arrival before the latest
+        time, for fewer prompt tokens than the blocks before the last one hold (at least one is needed), and
+        for a kind that is none.
         """
         self._check(arrival_s, blocks, prompt_tokens, kind)
         self._now_s = arrival_s
@@ -229,12 +233,12 @@ class ServingModel:
     def _check(self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, kind: int) -> None:
         """Refuse a request that goes back in time or is shorter than its blocks."""
         if not arrival_s >= self._now_s:
-            raise ValueError(f"arrival_s: {arrival_s} is before {self._now_s}")
+            raise BadRequest(f"arrival_s: {arrival_s} is before {self._now_s}")
         least = (len(blocks) - 1) * self._constants.block_tokens + 1 if blocks else 1
         if prompt_tokens < least:
-            raise ValueError(f"prompt_tokens: {prompt_tokens} is less than {least}, for {len(blocks)} blocks")
+            raise BadRequest(f"prompt_tokens: {prompt_tokens} is less than {least}, for {len(blocks)} blocks")
         if not 0 <= kind < KINDS:
-            raise ValueError(f"kind: {kind} is not within 0 to {KINDS - 1}")
+            raise BadRequest(f"kind: {kind} is not within 0 to {KINDS - 1}")
 
     def _hit_tokens(self, done: Processed, block_count: int, prompt_tokens: int) -> tuple[int, int]:
         """Turn hit blocks into tokens on the device and on the host; a hit last block may be partial."""
@@ -252,13 +256,10 @@ class ServingModel:
     def _take_turn(self, arrival_s: float, done: Processed, missed_tokens: int) -> tuple[float, float, float]:
         """Queue and serve one request; return TTFT, wait and stall in seconds."""
         constants = self._constants
-        work = done.host
-        stall = 0.0
+        work, stall = done.host, 0.0
         if work.passes:
-            stall = (
-                work.passes * constants.pass_stall_seconds
-                + work.pass_blocks * constants.pass_stall_seconds_per_block
-            )
+            stall = work.passes * constants.pass_stall_seconds
+            stall += work.pass_blocks * constants.pass_stall_seconds_per_block
         service = (
             constants.base_seconds
             + done.host_hit_blocks * constants.host_load_seconds_per_block

@@ -130,10 +130,11 @@ def tell_tiers(tiers: Tiers, rules: TierRules, blocks: Integers, start: int, sto
 def store(tiers: Tiers, rules: TierRules, blocks: Integers, start: int, stop: int) -> None:
     """Touch or take in the blocks of a request, each once, and let what is pushed out go down."""
     host, disk = tiers.host, tiers.disk
-    touch_by_lru(tiers.device, rules.device, blocks[start:stop])
     if rules.demotes == 0:
+        # first, so that the device is as it was where a policy raises, and the request can be served again
         touch_tier(host, rules.host, blocks, start, stop)
-    else:
+    touch_by_lru(tiers.device, rules.device, blocks[start:stop])
+    if rules.demotes != 0:
         touch_held(host, rules.host, blocks, start, stop, tiers.held)
         take_from(tiers.device, host, rules.host)
     if rules.disk.capacity > 0:

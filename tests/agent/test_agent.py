@@ -9,7 +9,9 @@ from kvtune_agent.apply import Refused
 from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.exits import StateUnavailable
 from kvtune_api.errors import Corrupt, SpecError
+from kvtune_api.knobs import CacheConfig
 from kvtune_api.wire import Role, Running
+from kvtune_cache.constants import H100_LLAMA8B
 from tests.agent.fake_clock import FakeClock
 from tests.agent.samples import BETTER, START, cache_config, new_agent, push, settings
 
@@ -147,3 +149,17 @@ def test_two_agents_cannot_share_a_state_directory(tmp_path: Path) -> None:
 
     with pytest.raises(StateUnavailable, match="another running agent"):
         open_agent(settings(tmp_path), FakeClock())
+
+
+async def test_what_the_engine_fails_to_run_is_not_held(tmp_path: Path) -> None:
+    class Failing(ReplayEngine):
+        def apply(self, config: CacheConfig) -> None:
+            raise ZeroDivisionError("broken")
+
+    agent = new_agent(tmp_path, FakeClock())
+    agent.engine = Failing(H100_LLAMA8B, START, FakeClock(), keep_seconds=4200.0)
+
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await agent.push(push())
+
+    assert agent.running().config == START

@@ -1,6 +1,6 @@
 """The eviction policy that a replay engine runs: the one asked for, or LRU while its guard has fallen back.
 
-Called by replay.py, which switches the cache (every block is kept) whenever `policy` has changed.
+Called by guarded_model.py, which switches the cache (every block is kept) whenever `policy` has changed.
 """
 
 import logging
@@ -42,6 +42,12 @@ class GuardedPolicy:
         """Take another policy; it is not judged by what happened under the last one."""
         if wanted != self._wanted:
             self._wanted, self._counts = wanted, counts
+            self._guard = PolicyGuard(self._rules, now)
+
+    def watch_from(self, now: float, counts: ReuseHistogram) -> None:
+        """Judge by what comes from now on; a fallback stays."""
+        self._counts = counts
+        if not self._guard.fallen_back:
             self._guard = PolicyGuard(self._rules, now)
 
     def judge_by(self, rules: GuardRules, now: float) -> None:

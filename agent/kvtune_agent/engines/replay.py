@@ -10,13 +10,13 @@ A batch is served in slices with a turn of the event loop between them, so that 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from kvtune_agent.clock import Clock
 from kvtune_agent.engine import Missed, Snapshot
 from kvtune_agent.engines.batches import QueueFull, ReplayBatch, Replayed, ReplayRequest, check_batch, slices
 from kvtune_agent.engines.grid import GridRows, grid_at_or_before
-from kvtune_agent.engines.guarded import GuardedPolicy
+from kvtune_agent.engines.guarded_model import GuardedModel
 from kvtune_agent.engines.load import load_of
 from kvtune_agent.engines.reuse_window import ReuseWindow
 from kvtune_agent.engines.rows import QueueTimes, row_of, snapshot_of
@@ -25,7 +25,7 @@ from kvtune_api.knobs import CacheConfig, Knob, point
 from kvtune_api.wire import GRID_SECONDS, Fallback, FallbackRules, Geometry, KnobSupport, Load, ReuseAges
 from kvtune_cache.constants import EngineConstants
 from kvtune_cache.guard import GuardRules
-from kvtune_cache.serving import ServingModel
+from kvtune_cache.serving import BadRequest, ServingModel
 from kvtune_cache.tiers import CacheSettings
 
 VERSION = "2"
@@ -55,15 +55,18 @@ class ReplayEngine:
         self._clock = clock
         self._keep_seconds = keep_seconds
         self._own = own_values(config)
-        self._settings = settings_of(self._own, constants)
-        self._rules = self._own_rules = guard if guard is not None else GuardRules()
-        self._serving = serving
+        self._own_rules = guard if guard is not None else GuardRules()
+        self._started_at = clock.now()
+        self._guarded = GuardedModel(
+            partial(serving, constants), settings_of(self._own, constants), self._own_rules, self._started_at
+        )
         self._turn = asyncio.Lock()
         self._pending = 0
         self._applied_until: float | None = None
         self._heard_at = clock.monotonic()
+        self._watermark: float | None = None
         self._next_close: int | None = None
-        self._begin()
+        self._begin_rows()
 
     @property
     def name(self) -> str:
@@ -103,7 +106,7 @@ class ReplayEngine:
     @property
     def settings(self) -> CacheSettings:
         """What the model runs: what was asked for, or LRU in place of its policy."""
-        return replace(self._settings, policy=self._guarded.policy)
+        return self._model.settings
 
     @property
     def fallback(self) -> Fallback | None:
@@ -121,21 +124,15 @@ class ReplayEngine:
 
     def apply(self, config: CacheConfig) -> None:
         """Run a configuration from the watermark on; an unset knob goes back to the start's value."""
-        self._settings = self._translated(config)
-        self._guarded.ask(self._settings.policy, self._model.now_s, self._model.reuse.snapshot())
-        self._put_in_force()
+        self._guarded.apply(self._translated(config))
 
     def fall_back_by(self, rules: FallbackRules | None) -> None:
         """Judge the policy by these rules from now on; None: by the start's."""
-        self._rules = guard_rules(rules, self._own_rules)
-        self._guarded.judge_by(self._rules, self._model.now_s)
+        self._guarded.judge_by(guard_rules(rules, self._own_rules))
 
     def restore(self) -> bool:
-        """Run the policy asked for again; False where it runs already."""
-        if not self._guarded.restore(self._model.now_s):
-            return False
-        self._put_in_force()
-        return True
+        """Run the policy asked for again; False where it runs already, or fails at once."""
+        return self._guarded.restore()
 
     def learned(self) -> Mapping[str, object] | None:
         """What the policy that runs has learned; None where it learns nothing."""
@@ -200,25 +197,18 @@ class ReplayEngine:
         """Bytes resident in the host tier."""
         return float(self._model.occupancy().host_blocks * self._constants.block_bytes)
 
-    def _begin(self, lessons: Mapping[str, object] | None = None) -> None:
-        """Begin (or begin anew) with an empty model and no closed grid time."""
-        self._started_at = self._clock.now()
-        self._model = self._serving(self._constants, self._settings)
-        if lessons is not None:
-            self._model.teach(lessons)
-        self._guarded = self._watched(self._started_at)
+    @property
+    def _model(self) -> ServingModel:
+        """The model, to be looked at; it is entered through its guard."""
+        return self._guarded.model
+
+    def _begin_rows(self) -> None:
+        """Begin with no closed grid time."""
         self._queue = QueueTimes()
         self._grid = GridRows(self._keep_seconds)
         self._reuse = ReuseWindow()
-        self._watermark: float | None = None
+        self._watermark = None
         self._next_close = None
-
-    def _watched(self, since: float) -> GuardedPolicy:
-        """The policy asked for under a guard that judges what comes from `since` on."""
-        return GuardedPolicy(self._settings.policy, self._rules, since, self._model.reuse.snapshot())
-
-    def _put_in_force(self) -> None:
-        self._model.reconfigure(self.settings, self._model.now_s)
 
     def _translated(self, config: CacheConfig) -> CacheSettings:
         return settings_of({**self._own, **point(config)}, self._constants)
@@ -247,28 +237,25 @@ class ReplayEngine:
     def _begin_at_first_batch(self, first: float) -> None:
         """Let the first batch lie in the past of a watermark that has only followed the clock."""
         if self._applied_until is None and self._watermark is not None and first <= self._watermark:
-            self._begin(self._model.lessons())
+            self._started_at = self._clock.now()
+            self._guarded.begin_anew(self._started_at)
+            self._begin_rows()
         if self._next_close is None:
             self._next_close = grid_at_or_before(first)
-            self._guarded = self._watched(first)
+            self._guarded.watch_from(first)
         if self._reuse.is_empty:
             self._reuse.note(first, self._model.reuse.snapshot())
 
     def _serve(self, requests: Sequence[ReplayRequest]) -> None:
-        serve, observe, totals = self._model.serve, self._queue.observe, self._model.totals
-        for arrival, root, prompt, output, blocks, hint in requests:
+        serve, observe, totals = self._guarded.serve, self._queue.observe, self._model.totals
+        for request in requests:
+            arrival = request[0]
             if self._next_close is not None and arrival > self._next_close:
                 self._close_before(arrival)
             try:
-                back, kind = (hint.returns_in_seconds, hint.request_kind) if hint is not None else (0.0, 0)
-                served = serve(arrival, blocks, prompt, root, kind=kind, output_tokens=output, hint=back)
-            except ValueError:
+                served = serve(request)
+            except BadRequest:
                 totals.errors += 1
-            except Exception as error:
-                if not self._guarded.failed(arrival, error):
-                    raise
-                totals.errors += 1
-                self._put_in_force()
             else:
                 observe(served.queue_seconds)
 
@@ -281,7 +268,7 @@ class ReplayEngine:
         if self._watermark is None or until > self._watermark:
             self._watermark = until
             self._close_through(grid_at_or_before(until))
-            self._model.advance(until)
+            self._guarded.advance(until)
 
     def _close_through(self, last: int) -> None:
         """Close grid times up to `last`, leaving out what would be too old to keep at once."""
@@ -289,11 +276,9 @@ class ReplayEngine:
         assert at is not None
         at = max(at, last - grid_at_or_before(self._keep_seconds))
         for closing in range(at, last + 1, GRID_SECONDS):
-            self._model.advance(closing)
+            self._guarded.advance(closing)
             self._grid.close(closing, row_of(self._model, self._queue))
-            counts = self._model.reuse.snapshot()
-            if self._guarded.observe(closing, counts):
-                self._put_in_force()
+            self._guarded.observe(closing)
             if self._reuse.is_due(closing):
-                self._reuse.note(closing, counts)
+                self._reuse.note(closing, self._model.reuse.snapshot())
             self._next_close = closing + GRID_SECONDS

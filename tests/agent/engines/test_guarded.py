@@ -137,14 +137,14 @@ async def test_a_policy_that_raises_gives_way_at_once_and_every_block_stays() ->
 
     done = await replayed(engine, batch(T + 15, (T + 6, [13]), (T + 7, [1, 2, 3])))
 
-    assert (done.served, done.errors) == (1, 1)
+    assert (done.served, done.errors) == (2, 0)
     assert engine.fallback is not None
     assert (engine.fallback.reason, engine.fallback.message) == (
         "PolicyFailed",
         "ZeroDivisionError: no history",
     )
     assert engine.settings.policy == "LRU"
-    assert engine.host_used_bytes() == held
+    assert engine.host_used_bytes() == held + H100_LLAMA8B.block_bytes, "all that it had, and block 13"
     newest = engine.newest()
     assert newest is not None
     assert newest.counters.hit_tokens == 3 * 128
