@@ -15,16 +15,19 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from kvtune_api.recordings import Recorded
 from kvtune_lab.clock import ScaledClock
 from kvtune_lab.driver import DriverConfig, DriverTally, run_driver
 from kvtune_lab.generator import generate
 from kvtune_lab.posting import PostingConfig
 from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.mooncake import repeat_mooncake
-from kvtune_lab.readers.recording import Recorded, write_recording
+from kvtune_lab.readers.recording import write_recording
 from kvtune_lab.traffic import Request
+from kvtune_lab.workload import WORKLOADS
 
 RECORDED_BLOCK_TOKENS = 128
+GENERATED = "what is generated: chat, or mixed (chat and documents asked about once)"
 HINTED = "share of the generated requests whose client tells when the session returns, or that it is over"
 
 
@@ -39,16 +42,18 @@ def parser() -> argparse.ArgumentParser:
     drive.add_argument("--speed", type=float, default=1.0, help="virtual seconds per second")
     drive.add_argument("--rate", type=float, default=5.0, help="generated requests per second and agent")
     drive.add_argument("--seed", type=int, default=1, help="seed of the generator")
+    drive.add_argument("--workload", choices=list(WORKLOADS), default="chat", help=GENERATED)
     drive.add_argument("--hinted-share", type=float, default=0.0, help=HINTED)
     drive.add_argument("--trace", type=Path, help="Mooncake JSONL to repeat instead of generating")
     drive.add_argument("--prefill", type=float, default=1200.0, help="virtual seconds sent before the origin")
     drive.add_argument("--batch", type=float, default=5.0, help="virtual seconds per batch")
     drive.add_argument("--stop-on-eof", action="store_true", help="stop when standard input closes")
-    record = jobs.add_parser("record", help="write generated chat as a trace")
+    record = jobs.add_parser("record", help="write generated requests as a trace")
     record.add_argument("file", type=Path, help="where to; kvtune's own format of recordings")
     record.add_argument("--requests", type=int, default=10_000, help="how many")
     record.add_argument("--rate", type=float, default=5.0, help="requests per second")
     record.add_argument("--seed", type=int, default=1, help="seed of the generator")
+    record.add_argument("--workload", choices=list(WORKLOADS), default="chat", help=GENERATED)
     record.add_argument("--hinted-share", type=float, default=0.0, help=HINTED)
     return top
 
@@ -60,6 +65,7 @@ def workload(arguments: argparse.Namespace, agents: int) -> Iterator[Request]:
     return generate(
         requests_per_second=arguments.rate * agents,
         seed=arguments.seed,
+        kinds=WORKLOADS[arguments.workload],
         hinted_share=arguments.hinted_share,
     )
 
@@ -96,6 +102,7 @@ def record(arguments: argparse.Namespace) -> None:
     requests = generate(
         requests_per_second=arguments.rate,
         seed=arguments.seed,
+        kinds=WORKLOADS[arguments.workload],
         block_tokens=RECORDED_BLOCK_TOKENS,
         hinted_share=arguments.hinted_share,
     )

@@ -15,11 +15,18 @@ inside its bounds:
 | requests that stop with end_turn | - | .08 |
 | most turns | 30 | 30 |
 
-With 128-token blocks that is about 24 blocks a request and 1.6 / 15 turns a session; measured figures of the
-whole are in tests/lab/test_calibration.py.
+With 128-token blocks that is about 24 blocks a request and 1.6 / 15 turns a session.
+
+Two workloads have names. `chat` is the above. `mixed` is what the demo runs: the same chat, and a share of
+.15 of requests that are asked once and never again (a document to label, to extract from, to summarise in a
+line: 2,600 tokens / sigma .5 and one block more, answers of 60 tokens / .6, two blocks of shared system
+prompt). They fill a tier that takes in everything, which is what eviction policies and store thresholds are
+for. Measured figures are in tests/lab/test_calibration.py and test_calibration_mixed.py.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +115,29 @@ TOOL_USING = SessionKind(
 )
 
 CHAT_WORKLOAD = (CHAT, TOOL_USING)
+
+_NEVER = Gap(reuse_probability=0.0, mean_seconds=60.0, sigma=1.0)
+
+ONE_SHOT = SessionKind(
+    request_share=0.15,
+    system_blocks=2,
+    first=Size(mean_tokens=2600.0, sigma=0.5),
+    growth=Size(mean_tokens=1.0, sigma=0.1),
+    answer=Size(mean_tokens=60.0, sigma=0.6),
+    gaps=(_NEVER,),
+    pause=_NEVER,
+    pause_share=0.0,
+    most_turns=1,
+    history_seconds=0.0,
+)
+
+_REST = 1 - ONE_SHOT.request_share
+MIXED_WORKLOAD = (
+    *(replace(kind, request_share=kind.request_share * _REST) for kind in CHAT_WORKLOAD),
+    ONE_SHOT,
+)
+
+WORKLOADS: Mapping[str, tuple[SessionKind, ...]] = MappingProxyType(
+    {"chat": CHAT_WORKLOAD, "mixed": MIXED_WORKLOAD}
+)
+"""Generated traffic by name."""

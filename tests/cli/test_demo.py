@@ -11,7 +11,7 @@ from kvtune_api.names import Reason
 from kvtune_api.ranges import QuantityRange
 from kvtune_cli.demo.last_act import resized
 from kvtune_cli.demo.policy import demo_policy, start_config
-from kvtune_cli.demo.screen import named, shown
+from kvtune_cli.demo.screen import named, shown, shown_labels
 from kvtune_cli.demo.story import nothing_more
 from kvtune_cli.demo.watching import Picture
 from tests.cli.demo_runs import options, picture, resting
@@ -28,10 +28,11 @@ def test_every_wrong_option_is_told_at_once() -> None:
     assert told == {"--speed", "--agents", "--rate", "--seed", "--strategy", "--trace"}
 
 
-def test_the_demos_own_policy_starts_poor_and_tunes_every_knob_but_the_threshold() -> None:
+def test_the_demos_own_policy_starts_poor_and_tunes_every_knob() -> None:
     start = point(start_config(demo_policy(options())))
 
-    assert set(start) == set(Knob) - {Knob.STORE_THRESHOLD}
+    assert set(start) == set(Knob)
+    assert start[Knob.STORE_THRESHOLD] == 1
     assert written(Knob.EVICTION_POLICY, start[Knob.EVICTION_POLICY]) == "FIFO"
     assert start[Knob.CACHE_TTL] == 30
     assert start[Knob.HOST_MEMORY] == 57 * GIB
@@ -66,7 +67,17 @@ def test_without_a_tuned_tier_the_last_act_has_no_other_candidate() -> None:
 
 
 def test_a_knob_that_is_not_set_is_a_dash() -> None:
-    assert shown(parse(CacheConfig, {"tiers": {"hostMemory": "57Gi"}})) == "- / - / 57 GiB"
+    host_alone = parse(CacheConfig, {"tiers": {"hostMemory": "57Gi"}})
+
+    assert shown(host_alone) == "- / - / 57 GiB"
+    assert shown_labels(host_alone) == "TTL / ratio / host memory"
+
+
+def test_a_policy_and_a_threshold_are_shown_where_they_are_set() -> None:
+    start = start_config(demo_policy(options()))
+
+    assert shown(start) == "30s / 0.3 / 57 GiB / FIFO / 1"
+    assert shown_labels(start) == "TTL / ratio / host memory / eviction / store from"
 
 
 OVER: dict[str, tuple[Picture, str | None]] = {

@@ -8,6 +8,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from kvtune_api.codec import parse
+from kvtune_api.knobs import CacheConfig
 from kvtune_api.names import Reason
 from kvtune_api.status import PolicyStatus
 from kvtune_api.wire import Role
@@ -48,6 +50,23 @@ def busy() -> Picture:
     )
 
 
+def tuning_all() -> Picture:
+    """The same with every knob set."""
+    seen = busy()
+    assert seen.experiment is not None
+    every = parse(CacheConfig, {"evictionPolicy": "ReuseAware", "storeThreshold": 2})
+    spec = replace(
+        seen.experiment.spec,
+        incumbent=replace(cache_config(), eviction_policy=every.eviction_policy, store_threshold=1),
+        candidate=replace(
+            cache_config(ttl=300.0, host_gib=114.0, ratio=0.089),
+            eviction_policy=every.eviction_policy,
+            store_threshold=every.store_threshold,
+        ),
+    )
+    return replace(seen, experiment=replace(seen.experiment, spec=spec))
+
+
 def drawn(seen: Picture, rows: int) -> list[str]:
     console = Console(width=80, height=rows, file=StringIO(), force_terminal=True)
     with console.capture() as capture:
@@ -56,8 +75,9 @@ def drawn(seen: Picture, rows: int) -> list[str]:
 
 
 @pytest.mark.parametrize("rows", [24, 44])
-def test_the_screen_fits_the_terminal(rows: int) -> None:
-    frame = drawn(busy(), rows)
+@pytest.mark.parametrize("seen", [busy(), tuning_all()], ids=["three knobs", "all knobs"])
+def test_the_screen_fits_the_terminal(seen: Picture, rows: int) -> None:
+    frame = drawn(seen, rows)
     headings = next(text for text in frame if "hit rate" in text or "hit" in text.split())
 
     assert len(frame) <= rows
@@ -65,6 +85,8 @@ def test_the_screen_fits_the_terminal(rows: int) -> None:
     assert "TTL" in headings
     assert "…" not in headings
     assert any("too slow for 60x" in text for text in frame)
+    rows_of_arms = [text for text in frame if text.startswith(("│ incumbent  ", "│ candidate "))]
+    assert not any("…" in text for text in rows_of_arms)
     assert all(label in "\n".join(frame) for label in ("time ", "phase ", "waits for ", "mean effect on Y "))
 
 

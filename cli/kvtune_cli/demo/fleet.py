@@ -9,7 +9,7 @@ from pathlib import Path
 from kvtune_api.knobs import CacheConfig
 from kvtune_api.wire import GRID_SECONDS
 from kvtune_cli.clock import unix_seconds
-from kvtune_cli.demo.options import PREFILL_SECONDS, TICK_SECONDS, DemoOptions
+from kvtune_cli.demo.options import PREFILL_SECONDS, TICK_SECONDS, WORKLOAD, DemoOptions
 from kvtune_cli.demo.processes import Child, Children, wait_for_text
 
 PRESET, TRACE_PRESET = "h100-llama8b", "h100-llama8b-512"
@@ -95,7 +95,8 @@ async def _agent(fleet: Fleet, name: str, config: CacheConfig) -> Child:
 async def start_driver(fleet: Fleet) -> Child:
     """Start the traffic: first what comes before the start, then on the clock."""
     options = fleet.options
-    source = ("--trace", str(options.trace)) if options.trace else ("--rate", str(options.rate))
+    generated = ("--workload", WORKLOAD, "--rate", str(options.rate))
+    source = ("--trace", str(options.trace)) if options.trace else generated
     return await fleet.children.start(
         "driver",
         "kvtune_lab",

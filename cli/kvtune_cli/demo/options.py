@@ -20,8 +20,11 @@ TICK_SECONDS = 10.0
 PREFILL_SECONDS = 1200.0
 """Scaled seconds of traffic fed before the start, as fast as the agents take them."""
 
+WORKLOAD = "mixed"
+"""The generated traffic: chat, and documents that are asked about once (kvtune_lab.workload)."""
+
 WALL_SECONDS = 190.0
-"""Wall seconds of experiments on generated chat: the whole demo stays within four minutes."""
+"""Wall seconds of experiments on generated traffic: the whole demo stays within four minutes."""
 
 TRACE_WALL_SECONDS = 420.0
 """The same on a trace: within eight minutes."""

@@ -1,6 +1,7 @@
 """Draw the demo: one picture -> one screen of the terminal, or one line where there is no terminal."""
 
 import math
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -9,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvtune_api.experiment import KVCacheExperiment
-from kvtune_api.knobs import CHOSEN, CacheConfig, Knob, point, written
+from kvtune_api.knobs import CHOSEN, CacheConfig, Knob, Point, point, written
 from kvtune_api.wire import Report, Role
 from kvtune_cli.demo.lag import behind
 from kvtune_cli.demo.options import DemoOptions
@@ -95,9 +96,17 @@ def _grid(no_wrap: bool) -> Table:
 def shown(config: CacheConfig) -> str:
     """The knobs in one short line; a dash for one of the first three that is not set."""
     values = point(config)
+    return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in _shown_knobs(values))
+
+
+def shown_labels(config: CacheConfig) -> str:
+    """What `shown` says, by name."""
+    return " / ".join(LABELS[knob] for knob in _shown_knobs(point(config)))
+
+
+def _shown_knobs(values: Point) -> list[Knob]:
     always = (Knob.CACHE_TTL, Knob.EVICTION_RATIO, Knob.HOST_MEMORY)
-    shown_knobs = [knob for knob in Knob if knob in always or knob in values]
-    return " / ".join(brief(knob, values[knob]) if knob in values else "-" for knob in shown_knobs)
+    return [knob for knob in Knob if knob in always or knob in values]
 
 
 def named(config: CacheConfig) -> str:
@@ -113,7 +122,7 @@ def brief(knob: Knob, value: float) -> str:
 
 def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
     spec = experiment.spec
-    table = Table(title=_why(experiment), expand=True, title_justify="left")
+    table = _table(title=_why(experiment), title_justify="left")
     _columns(table, spec.incumbent)
     table.add_row("incumbent", *_knobs(spec.incumbent), *_figures(picture.incumbent))
     table.add_row(
@@ -128,7 +137,7 @@ def _experiment(picture: Picture, experiment: KVCacheExperiment) -> RenderableTy
 
 def _experiment_compact(picture: Picture, experiment: KVCacheExperiment) -> RenderableType:
     spec = experiment.spec
-    table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
+    table = _table()
     _columns(table, spec.incumbent)
     table.add_row("incumbent", *_knobs(spec.incumbent), *_figures(picture.incumbent))
     table.add_row("candidate", *_knobs(spec.candidate), *_figures(picture.candidate))
@@ -140,9 +149,17 @@ def _why(experiment: KVCacheExperiment) -> str:
     return f"{experiment.metadata.name} ({experiment.spec.strategy}): {experiment.spec.why}"
 
 
+def _table(**title: Any) -> Table:
+    """A table without lines: with them all knobs do not fit 80 columns."""
+    return Table(box=None, expand=True, padding=(0, 1, 0, 0), **title)
+
+
 def _columns(table: Table, incumbent: CacheConfig) -> None:
-    table.add_column("")
-    for heading in (*(LABELS[knob] for knob in point(incumbent)), *FIGURE_LABELS):
+    """Add a column for each knob and figure; what is one word stays in one piece."""
+    table.add_column("", no_wrap=True)
+    for knob in point(incumbent):
+        table.add_column(LABELS[knob], justify="right", no_wrap=knob in CHOSEN)
+    for heading in FIGURE_LABELS:
         table.add_column(heading, justify="right")
 
 

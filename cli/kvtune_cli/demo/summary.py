@@ -12,7 +12,7 @@ from kvtune_api.names import Outcome, OutcomeReason
 from kvtune_cli.demo.best_static import BestStatic
 from kvtune_cli.demo.lag import HINT_SECONDS, SHOWN_SECONDS, remedy, was_behind
 from kvtune_cli.demo.last_act import BREAKER_SECONDS, CANDIDATE_SECONDS, LEASE_SECONDS, LastAct
-from kvtune_cli.demo.screen import FIGURE_LABELS, named, shown
+from kvtune_cli.demo.screen import FIGURE_LABELS, named, shown, shown_labels
 from kvtune_cli.demo.story import Told
 from kvtune_cli.demo.watching import Figures
 from kvtune_tuner.replay import ReplayResult
@@ -28,7 +28,7 @@ def print_summary(
     table = Table(title="kvtune demo", expand=False)
     narrow = console.width < WIDE_COLUMNS
     table.add_column("", overflow="fold")
-    table.add_column("TTL / ratio / host memory", overflow="fold", max_width=14 if narrow else None)
+    table.add_column(shown_labels(told.start), overflow="fold", max_width=14 if narrow else None)
     for heading in FIGURE_LABELS:
         table.add_column(heading, overflow="fold", max_width=5 if narrow else None)
     table.add_column("outcome", overflow="fold")
