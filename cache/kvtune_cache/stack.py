@@ -5,16 +5,17 @@ of a trace numbered. `tiers` says what is meant. A tier of capacity 0 holds noth
 disk has one of capacity 0.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kvtune_cache.blocks import GONE, RESIDENT, Bytes, Integers
 from kvtune_cache.cache import Cache
 from kvtune_cache.eviction.names import LRU
 from kvtune_cache.lru_run import touch_by_lru
-from kvtune_cache.requests import Requests
+from kvtune_cache.requests import Requests, cache_for
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import HINT, KIND, OUTPUT_TOKENS
-from kvtune_cache.tier import cache_below, device_cache, open_tier, take_from, tell, touch_held, touch_tier
+from kvtune_cache.tier import open_tier, take_from, tell, touch_held, touch_tier
 
 ON_DEVICE: Final = 1
 ON_HOST: Final = 2
@@ -65,15 +66,17 @@ class Processed(NamedTuple):
     disk_hit_blocks: int = 0
 
 
+def caches_for(blocks: int, rules: TierRules) -> Iterator[Cache]:
+    """Make an empty cache of lists for each tier, from the top, one at a time, for numbers below `blocks`."""
+    yield cache_for(rules.device, blocks)
+    yield cache_for(rules.host, blocks)
+    yield cache_for(rules.disk, blocks if rules.disk.capacity > 0 else 1)
+
+
 def plain_tiers(blocks: int, rules: TierRules, longest: int) -> Tiers:
     """Make empty tiers of lists for block numbers below `blocks` and requests of up to `longest` of them."""
-    disk = blocks if rules.disk.capacity > 0 else 1
-    return Tiers(
-        device_cache(blocks),
-        cache_below(blocks, rules.host.policy),
-        cache_below(disk, rules.disk.policy),
-        [0] * longest,
-    )
+    device, host, disk = caches_for(blocks, rules)
+    return Tiers(device, host, disk, [0] * longest)
 
 
 def serve_tiers(tiers: Tiers, rules: TierRules, requests: Requests, places: Bytes) -> None:

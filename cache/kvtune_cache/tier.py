@@ -15,11 +15,6 @@ from kvtune_cache.rules import Rules
 from kvtune_cache.signals import LENGTH, START
 
 
-def device_cache(blocks: int) -> Cache:
-    """Make an empty cache of lists for the device: LRU without a TTL or a threshold."""
-    return plain_cache(blocks, LRU)
-
-
 def cache_below(blocks: int, policy: int) -> Cache:
     """Make an empty cache of lists for a tier below the device, whose rules may change."""
     return plain_cache(blocks, policy, recency=True, asked=True)

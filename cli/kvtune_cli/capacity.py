@@ -126,16 +126,20 @@ def _measured(
 
 
 def _put(trace: Trace, found: "Plan", outputs: Outputs) -> None:
-    """Print and write the plan."""
+    """Print and write the plan, and the recommended split as it is when it is simulated tier by tier."""
     from kvtune_cli.capacity_text import print_plan
-    from kvtune_lab.capacity.records import document, flat_rows
+    from kvtune_lab.capacity.records import document, flat_rows, split_row
+    from kvtune_lab.capacity.splits import simulated
 
+    checked = simulated(found.best, trace.requests, found.layout)
     if outputs.json is not None:
+        row = {"best_simulated": split_row(found, checked)}
         put_json(
-            outputs.json, {"trace": str(trace.path), "block_tokens": trace.block_tokens, **document(found)}
+            outputs.json,
+            {"trace": str(trace.path), "block_tokens": trace.block_tokens, **document(found), **row},
         )
     if outputs.json != STDOUT:
-        print_plan(found)
+        print_plan(found, checked)
     outputs.put_rows(flat_rows(found))
     if outputs.plots is not None:
         from kvtune_lab.capacity.plots import figures

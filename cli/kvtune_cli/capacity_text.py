@@ -7,7 +7,7 @@ from rich.table import Table
 
 from kvtune_cli.output import say
 from kvtune_cli.tables import print_table
-from kvtune_lab.capacity.advice import money, sentence, size
+from kvtune_lab.capacity.advice import money, sentence, simulation, size
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan, cost_per_point
 from kvtune_lab.capacity.splits import Split
@@ -15,13 +15,14 @@ from kvtune_lab.capacity.splits import Split
 MOST_SPLITS = 12
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan, best_simulated: Split) -> None:
     """Print the curves, the splits worth a look, the published rules and the recommendation."""
     print_table(_curves(plan))
     print_table(_splits(plan), keys=3)
     print_table(_rules(plan))
     for line in _notes(plan):
         say(line)
+    say(simulation(best_simulated))
     say("")
     say(sentence(plan))
 

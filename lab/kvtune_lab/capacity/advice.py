@@ -2,6 +2,7 @@
 
 from kvtune_lab.capacity.plan import MATTERS, Plan, cost_per_point
 from kvtune_lab.capacity.prices import NO_LIMIT, Money
+from kvtune_lab.capacity.splits import Split
 from kvtune_lab.setups import Policy
 from kvtune_lab.sizes import in_bytes
 
@@ -33,6 +34,19 @@ def sentence(plan: Plan) -> str:
         f"({'' if by_lru else f'LRU {_percent(lru.hit_rate)}, '}the device alone "
         f"{_percent(alone.hit_rate)}, all that comes back {_percent(plan.ceiling)}), for "
         f"{money(best.monthly_cost)} a month{each}; {_policies(plan)}."
+    )
+
+
+def simulation(split: Split) -> str:
+    """What the tiers of the recommended split hit when they are simulated together, in one sentence."""
+    tiers = (
+        ("device", split.device_blocks, split.device_hit_rate),
+        ("host", split.host_blocks, split.host_hit_rate),
+        ("disk", split.disk_blocks, split.disk_hit_rate),
+    )
+    parts = ", ".join(f"{name} {_percent(rate)}" for name, blocks, rate in tiers if blocks)
+    return (
+        f"Simulated tier by tier this split hits {_percent(split.hit_rate)} of the prompt tokens ({parts})."
     )
 
 

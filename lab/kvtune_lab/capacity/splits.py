@@ -4,17 +4,19 @@ Every tier holds what the one above it holds (inclusive: engines write blocks th
 decides what is hit at all and the others from where. The device is the engine's plain LRU. Tiers below it run
 the policy; where they hit less than the device alone, the device's hits count. With LRU everywhere this is
 exact; with another policy below it is a lower bound, as a prefix that lies partly here, partly there is not
-counted.
+counted. So the split that is chosen is simulated once more as it is, tier by tier (`simulated`).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kvtune_cache.requests import Requests
 from kvtune_lab.capacity.curves import Curves, PolicyCurve
 from kvtune_lab.capacity.prices import Terms, Tier
+from kvtune_lab.capacity.tiered import tier_rates
 from kvtune_lab.setups import Policy
 
 MULTIPLES = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -99,6 +101,31 @@ def rate_at(curves: Curves, curve: PolicyCurve) -> Callable[[int], float]:
     return rate
 
 
+def simulated(split: Split, requests: Requests, layout: Layout) -> Split:
+    """The same split with the rates of its tiers as they are when all of them are simulated together."""
+    rates = tier_rates(
+        requests,
+        split.policy,
+        device_blocks=split.device_blocks,
+        host_blocks=split.host_blocks,
+        disk_blocks=split.disk_blocks,
+    )
+    hits = {Tier.DEVICE: rates.device, Tier.HOST: rates.host, Tier.DISK: rates.disk}
+    return replace(
+        split,
+        device_hit_rate=rates.device,
+        host_hit_rate=rates.host,
+        disk_hit_rate=rates.disk,
+        prefill_saved=_saved(hits, layout),
+    )
+
+
+def _saved(hits: Mapping[Tier, float], layout: Layout) -> float:
+    """The share of the prefill time that hits save."""
+    worth = layout.terms.worth
+    return sum(hit * worth(tier, bytes_per_token=layout.bytes_per_token) for tier, hit in hits.items())
+
+
 def _pairs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Host and disk: either, both where the disk is larger, or neither."""
     for host in (0, *sizes):
@@ -114,7 +141,6 @@ def _split(
     with_disk = max(with_host, rate(disk)) if disk else with_host
     hits = {Tier.DEVICE: device_hits, Tier.HOST: with_host - device_hits, Tier.DISK: with_disk - with_host}
     below = {Tier.HOST: host * layout.bytes_per_block, Tier.DISK: disk * layout.bytes_per_block}
-    terms, per_token = layout.terms, layout.bytes_per_token
     return Split(
         policy=policy,
         device_blocks=layout.device_blocks,
@@ -123,6 +149,6 @@ def _split(
         device_hit_rate=device_hits,
         host_hit_rate=hits[Tier.HOST],
         disk_hit_rate=hits[Tier.DISK],
-        monthly_cost=terms.monthly(below),
-        prefill_saved=sum(hit * terms.worth(tier, bytes_per_token=per_token) for tier, hit in hits.items()),
+        monthly_cost=layout.terms.monthly(below),
+        prefill_saved=_saved(hits, layout),
     )
