@@ -5,6 +5,7 @@ Called by tiers.py. A level of capacity 0 holds nothing.
 
 from collections.abc import Mapping, Sequence
 
+from kvtune_cache.asked import Asked
 from kvtune_cache.blocks import Longs, resident
 from kvtune_cache.cache import Cache
 from kvtune_cache.counts import LEFT
@@ -25,12 +26,13 @@ class Level:
     What ReuseAware has learned is kept while another policy runs: it begins with that when it runs again.
     """
 
-    __slots__ = ("_cache", "_lessons", "_remembers", "recent", "rules")
+    __slots__ = ("_asked", "_cache", "_lessons", "_remembers", "recent", "rules")
 
     def __init__(self, rules: Rules, *, remembers: bool) -> None:
         """Start empty, by ids; one that remembers counts what has left and is wanted again."""
         self.rules = rules
         self._remembers = remembers
+        self._asked = Asked()
         self._lessons: Mapping[str, object] | None = None
         self._cache: Cache | None = None
         self.recent: Recent | None = Recent(remembers=remembers)
@@ -114,15 +116,28 @@ class Level:
         """Make room for block numbers below `room`."""
         self._cache = enlarged(self.cache, self.rules.policy, room)
 
-    def forget(self, numbers: Sequence[int]) -> None:
-        """Let numbers that are neither held nor remembered here stand for blocks that were never seen."""
+    def forget(self, numbers: Sequence[int], owners: Sequence[int]) -> None:
+        """Let numbers that are neither held nor remembered here stand for blocks that were never seen.
+
+        How often their `owners`, by number, were asked for is known until they are many more; see `recall`.
+        """
         cache, policy = self.cache, self.rules.policy
+        if self.rules.store_threshold > 1:
+            self._asked.note((owners[x], cache.asked[x]) for x in numbers)
         for x in numbers:
             cache.left[x] = 0
             cache.asked[x] = 0
         if policy > ARC:
             for x in numbers:
                 forget(policy, cache, x)
+
+    def recall(self, blocks: Sequence[int], numbers: Sequence[int]) -> None:
+        """Go on counting how often blocks are asked for, of which some have got a number."""
+        if len(self._asked) > 0:
+            for block, x in zip(blocks, numbers, strict=True):
+                count = self._asked.take(block)
+                if count > 0:
+                    self.cache.asked[x] = count
 
     def by_last_touch(self) -> list[tuple[int, float]]:
         """List the blocks, by ids or numbers, and the seconds of their last touch, the oldest first."""

@@ -272,9 +272,11 @@ class TieredCache:
             where = tuple(level.cache.table.where for level in self.levels)
             freed = self.numbering.free(lacking, where, {*numbers[hits:]})
             for level in self.levels[1:]:
-                level.forget(freed)
+                level.forget(freed, self.numbering.owners)
             if len(freed) < lacking:
                 self._grow()
+        for level in self.levels[1:]:
+            level.recall(blocks[first:], numbers[first:])
 
     def _grow(self) -> None:
         """Make room for twice as many numbers."""
