@@ -2,8 +2,8 @@
 
 Called by tiers.py. A hand goes round the numbers as a clock's does, some at once, and frees those that nobody
 needs; where it finds fewer than half of them free, the caller makes room for twice as many. So there are at
-most about four numbers for each block that is held or remembered, and a block that has left keeps its number, and
-what is counted by it, until the hand comes round. How often it was asked for is remembered longer (asked.py).
+most about four numbers for each block that is held or remembered, and a block that has left keeps its number,
+and what is counted by it, until the hand comes round. How often it was asked for is known longer (asked.py).
 """
 
 from collections.abc import Sequence
