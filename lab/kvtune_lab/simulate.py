@@ -5,6 +5,7 @@ compiled on arrays where much is to be served; both give the same. The semantics
 kvtune_cache.requests.
 """
 
+from array import array
 from enum import Enum
 from itertools import accumulate
 from math import inf
@@ -118,9 +119,9 @@ class _Plain:
 
     def __init__(self, requests: Requests, workload: WorkloadRules | None) -> None:
         self._workload = workload
-        self._requests = as_lists(requests)
+        self._requests = as_lists(requests._replace(tokens=[]))
         self.distinct_blocks = max(self._requests.blocks) + 1
-        self._tokens_before = [0, *accumulate(self._requests.tokens)]
+        self._tokens_before = array("q", accumulate(requests.tokens, initial=0))
 
     def compiles(self, policy: Policy) -> bool:
         return False

@@ -44,6 +44,7 @@ class Packing:
         self._time_field = time_field
         self._blocks_field = blocks_field
         self._numbers: dict[Hashable, int] = {}
+        self._are_numbers = True  # all ids so far are their own numbers, and `_numbers` is empty
         self._before = array("i")
         self._starts, self._blocks, self._tokens = array("q", [0]), array("i"), array("i")
         self._times, self._outputs, self._kinds = array("d"), array("i"), array("B")
@@ -98,6 +99,11 @@ class Packing:
 
     def _numbered(self, line: int, blocks: Sequence[Hashable]) -> list[int]:
         """Number the blocks of a request: the known ones come first, as ids are prefix-chained."""
+        if self._are_numbers:
+            if self._are_next(blocks):
+                return cast("list[int]", blocks)
+            self._are_numbers = False
+            self._numbers = {x: x for x in range(len(self._before))}
         numbers, before = self._numbers, self._before
         known, found = len(numbers), list(map(numbers.get, blocks))
         first = found.index(None) if None in found else len(found)
@@ -114,6 +120,20 @@ class Packing:
             before.append(old[-1] if old else _NO_BLOCK)
             before.extend(new[:-1])
         return [*old, *new]
+
+    def _are_next(self, blocks: Sequence[Hashable]) -> bool:
+        """Take in blocks whose ids are the numbers that they would get, as those of Mooncake's traces are."""
+        if type(blocks) is not list or not set(map(type, blocks)) <= {int} or min(blocks, default=0) < 0:
+            return False
+        before, known = self._before, len(self._before)
+        new = max(0, max(blocks, default=-1) + 1 - known)
+        old, fresh = blocks[: len(blocks) - new], list(range(known, known + new))
+        if blocks[len(old) :] != fresh or list(map(before.__getitem__, old)) != [_NO_BLOCK, *old][: len(old)]:
+            return False
+        if fresh:
+            before.append(old[-1] if old else _NO_BLOCK)
+            before.extend(fresh[:-1])
+        return True
 
     def _forget(self, known: int) -> None:
         """Take back the numbers from `known` on."""

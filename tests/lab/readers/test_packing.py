@@ -34,6 +34,24 @@ def test_blocks_are_numbered_by_first_appearance_whatever_their_ids(paths: list[
     assert blocks.tolist() == expected
 
 
+@given(chains, st.integers(0, 1), st.sampled_from(["", "x"]))
+def test_ids_that_are_the_numbers_already_are_no_special_case(
+    paths: list[list[int]], shift: int, prefix: str
+) -> None:
+    numbers: dict[tuple[int, ...], int] = {}
+    plain, named = packing(skip=99), packing(skip=99)
+    for i, path in enumerate(paths):
+        mine = [
+            numbers.setdefault(tuple(path[: j + 1]), len(numbers) + shift * (i > 3)) for j in range(len(path))
+        ]
+        mine = mine[::-1] if len(path) == 4 else mine  # not chained
+        plain.add_all([(i, row(i, [*mine]))])
+        named.add_all([(i, row(i, [f"{prefix}{x}" for x in mine]))])
+    one, other = (found.loaded(Format.RECORDING, block_tokens=16) for found in (plain, named))
+    assert as_lists(one.requests) == as_lists(other.requests)
+    assert one.skipped == other.skipped
+
+
 @pytest.mark.parametrize(
     ("blocks", "says"),
     [
