@@ -19,7 +19,8 @@ from typing import BinaryIO, Self
 
 from kvtune_api.errors import Corrupt, Unavailable
 from kvtune_lab.setups import Setup
-from kvtune_lab.simulation import Simulation, simulation_from
+from kvtune_lab.simulation import Simulation
+from kvtune_lab.sweep.rows import object_of, simulation_of
 
 FORMAT = "kvtune-sweep/1"
 _BEGINNING = b'{"format":"kvtune-sweep/'
@@ -91,11 +92,11 @@ class ResultFile:
 
     def _check(self, head: bytes, origin: Origin) -> None:
         try:
-            data = json.loads(head)
+            data = object_of(head)
             found = data.pop("format")
             theirs = Origin(**data) if found == FORMAT else None
         except (ValueError, KeyError, TypeError) as error:
-            raise Corrupt(f"{self._path}:1: is not the head of a result file: {error!r}") from error
+            raise Corrupt(f"{self._path}:1: is not the head of a result file: {error}") from error
         if theirs is None:
             raise OtherResults(f"{self._path}:1: format: {found!r} is not {FORMAT!r}")
         if theirs.trace != origin.trace:
@@ -109,9 +110,9 @@ class ResultFile:
     def _rows(self, lines: list[bytes]) -> Iterator[Simulation]:
         for number, line in enumerate(lines, 2):
             try:
-                yield simulation_from(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise Corrupt(f"{self._path}:{number}: is not a row of a sweep: {error!r}") from error
+                yield simulation_of(line)
+            except ValueError as error:
+                raise Corrupt(f"{self._path}:{number}: is not a row of a sweep: {error}") from error
 
 
 def _opened(path: Path) -> BinaryIO:

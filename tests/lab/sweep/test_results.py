@@ -122,3 +122,60 @@ def test_a_folder_is_no_result_file(tmp_path: Path) -> None:
 def test_the_first_line_tells_of_what_the_rows_are(path: Path) -> None:
     head = json.loads(path.read_text().splitlines()[0])
     assert head == {"format": "kvtune-sweep/1", "trace": "t1", "policies": "p1"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("token_hit_rate", "null", "token_hit_rate: null is not a rate from 0 to 1"),
+        ("token_hit_rate_last_half", '"0.5"', 'token_hit_rate_last_half: "0.5" is not a rate'),
+        ("block_hit_rate", "NaN", "block_hit_rate: NaN is not a rate"),
+        ("block_hit_rate", "7.0", "block_hit_rate: 7.0 is not a rate"),
+        ("hit_tokens", "true", "hit_tokens: true is not a count"),
+        ("prompt_tokens", "-1", "prompt_tokens: -1 is not a count"),
+        ("pressure", '"x"', 'evictions.pressure: "x" is not a count'),
+        ("capacity_blocks", "true", "setup.capacity_blocks: true is not a whole number"),
+        ("capacity_blocks", "1.5", "setup.capacity_blocks: 1.5 is not a whole number"),
+        ("ttl_seconds", '"9"', 'setup.ttl_seconds: "9" is not a number or null'),
+        ("ttl_seconds", "NaN", "ttl: nan s is not a length of time above 0"),
+        ("policy", '"MRU"', "'MRU' is not a valid Policy"),
+        ("policy", "[]", r"setup.policy: \[\] is not a name"),
+        ("evictions", "null", "evictions: null does not go with policy LRU"),
+        ("setup", "7", "setup: 7 is not an object"),
+        ("extra", "1", "extra: is unknown"),
+    ],
+)
+def test_a_damaged_field_is_named(path: Path, field: str, value: str, says: str) -> None:
+    lines = path.read_bytes().decode().splitlines()
+    row = json.loads(lines[1])
+    part = next((one for one in (row, row["setup"], row["evictions"]) if field in one), row)
+    part[field] = "HERE"
+    lines[1] = json.dumps(row).replace('"HERE"', value)
+    path.write_text("\n".join(lines) + "\n")
+
+    with pytest.raises(Corrupt, match=f"{path}:2: is not a row of a sweep: {says}"):
+        ResultFile(path, ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, "is nested too deeply"),
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "block_hit_rate: is missing"),
+    ],
+)
+def test_a_line_that_is_no_row_is_told_in_plain_words(path: Path, line: str, says: str) -> None:
+    path.write_text(path.read_text() + line + "\n")
+
+    with pytest.raises(Corrupt, match=f":4: is not a row of a sweep: {says}$"):
+        ResultFile(path, ORIGIN)
+
+
+def test_a_head_that_is_nested_too_deeply_is_damaged(path: Path) -> None:
+    head = '{"format":"kvtune-sweep/1","trace":' + "[" * 100_000
+    path.write_text(head + "\n")
+
+    with pytest.raises(Corrupt, match=":1: is not the head of a result file: is nested too deeply"):
+        ResultFile(path, ORIGIN)
