@@ -8,6 +8,7 @@ meant and gives the same.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from kvtune_cache.counts import COUNTS, LEFT, PASS_BLOCKS, PASSES, PRESSURE, RESIZE, TTL, WANTED, WRITTEN
@@ -20,13 +21,12 @@ FEW: Final = 1024
 class Recent:
     """The blocks that are here; `entries` is for others to read."""
 
-    __slots__ = ("_left", "_left_before", "_remembers", "counts", "entries")
+    __slots__ = ("_left", "_remembers", "counts", "entries")
 
     def __init__(self, *, remembers: bool) -> None:
         """Start empty; one that remembers what has left counts what is wanted again."""
         self._remembers = remembers
         self._left: dict[int, int] = {}
-        self._left_before: dict[int, int] = {}
         self.counts = [0] * COUNTS
         self.entries: OrderedDict[int, float] = OrderedDict()
         """By id the seconds of a block's last touch, the oldest first."""
@@ -38,7 +38,7 @@ class Recent:
         """
         entries = self.entries
         own = blocks if len(blocks) <= rules.capacity else [*dict.fromkeys(blocks)][: rules.capacity]
-        if self._left or self._left_before:
+        if self._left:
             self._count_wanted(own[head:])
         before = len(entries)
         move_to_end = entries.move_to_end
@@ -75,7 +75,7 @@ class Recent:
 
     def left(self) -> dict[int, int]:
         """Give the reason for which blocks have left, of those that are remembered."""
-        return {**self._left_before, **self._left}
+        return self._left
 
     def take_over(self, blocks: Iterable[tuple[int, float]], left: dict[int, int], counts: list[int]) -> None:
         """Hold these blocks, the oldest first, remember why others have left, and count on."""
@@ -84,9 +84,9 @@ class Recent:
 
     def _count_wanted(self, blocks: Sequence[int]) -> None:
         """Count those that had left, and forget that they had."""
-        for left in (self._left, self._left_before):
-            for block in left.keys() & blocks:
-                self.counts[WANTED + left.pop(block)] += 1
+        left = self._left
+        for block in left.keys() & blocks:
+            self.counts[WANTED + left.pop(block)] += 1
 
     def _let_go(self, freed: int, reason: int) -> None:
         """Let the oldest blocks go."""
@@ -96,8 +96,8 @@ class Recent:
             for _ in range(freed):
                 popitem(last=False)
             return
-        if len(self._left) > len(self.entries) + FEW:
-            self._left, self._left_before = {}, self._left
         left = self._left
         for _ in range(freed):
             left[popitem(last=False)[0]] = reason
+        if len(left) > 2 * (len(self.entries) + FEW):
+            self._left = dict(islice(left.items(), len(left) // 2, None))

@@ -14,10 +14,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from kvtune_cache.constants import EngineConstants
-from kvtune_cache.counts import LEFT, PRESSURE, REFUSED, RESIZE, TTL, WANTED
+from kvtune_cache.counts import LEFT, PASSES, PRESSURE, REFUSED, RESIZE, TTL, WANTED, WRITTEN
 from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.reuse import ReuseAges
 from kvtune_cache.reuse_aware.persistence import learned
@@ -187,7 +187,9 @@ class ServingModel:
         time, for fewer prompt tokens than the blocks before the last one hold (at least one is needed), and
         for a kind that is none.
         """
-        self._check(arrival_s, blocks, prompt_tokens, kind)
+        least = (len(blocks) - 1) * self._constants.block_tokens + 1 if blocks else 1
+        if not (arrival_s >= self._now_s and prompt_tokens >= least and 0 <= kind < KINDS):
+            self._refuse(arrival_s, f"{least}, for {len(blocks)} blocks", prompt_tokens, kind)
         self._now_s = arrival_s
         done = self._cache.process(
             blocks, arrival_s, kind=kind, output_tokens=output_tokens, prompt_tokens=prompt_tokens, hint=hint
@@ -200,13 +202,9 @@ class ServingModel:
         of_kind.requests += 1
         of_kind.prompt_tokens += prompt_tokens
         of_kind.hit_tokens += device_tokens + host_tokens
-        totals.requests += 1
-        totals.prompt_tokens += prompt_tokens
         totals.device_hit_tokens += device_tokens
         totals.host_hit_tokens += host_tokens
         totals.stall_seconds += stall
-        totals.eviction_passes += done.host.passes
-        totals.bytes_written_down += done.host.inserted * self._constants.block_bytes
         if root is not None and self._roots.is_new(root, arrival_s):
             totals.new_roots += 1
         return Served(ttft, queue, device_tokens, host_tokens, done.host.passes)
@@ -230,15 +228,13 @@ class ServingModel:
             host_capacity_blocks=self._cache.host.rules.capacity,
         )
 
-    def _check(self, arrival_s: float, blocks: Sequence[int], prompt_tokens: int, kind: int) -> None:
-        """Refuse a request that goes back in time or is shorter than its blocks."""
+    def _refuse(self, arrival_s: float, least: str, prompt_tokens: int, kind: int) -> NoReturn:
+        """Say what is wrong: a request goes back in time, is of no kind, or is shorter than its blocks."""
         if not arrival_s >= self._now_s:
             raise BadRequest(f"arrival_s: {arrival_s} is before {self._now_s}")
-        least = (len(blocks) - 1) * self._constants.block_tokens + 1 if blocks else 1
-        if prompt_tokens < least:
-            raise BadRequest(f"prompt_tokens: {prompt_tokens} is less than {least}, for {len(blocks)} blocks")
         if not 0 <= kind < KINDS:
             raise BadRequest(f"kind: {kind} is not within 0 to {KINDS - 1}")
+        raise BadRequest(f"prompt_tokens: {prompt_tokens} is less than {least}")
 
     def _hit_tokens(self, done: Processed, block_count: int, prompt_tokens: int) -> tuple[int, int]:
         """Turn hit blocks into tokens on the device and on the host; a hit last block may be partial."""
@@ -286,8 +282,12 @@ class ServingModel:
 
     @property
     def totals(self) -> Totals:
-        """Give the counters as they stand; those of evictions are brought up to date by asking."""
+        """Give the counters as they stand; those that are counted elsewhere, too, are copied by asking."""
         counts, totals = self._cache.host.counts, self._totals
+        totals.requests = sum(kind.requests for kind in self.kinds)
+        totals.prompt_tokens = sum(kind.prompt_tokens for kind in self.kinds)
+        totals.eviction_passes = counts[PASSES]
+        totals.bytes_written_down = counts[WRITTEN] * self._constants.block_bytes
         totals.evicted_blocks_ttl = counts[LEFT + TTL]
         totals.evicted_blocks_pressure = counts[LEFT + PRESSURE]
         totals.evicted_blocks_resize = counts[LEFT + RESIZE]
