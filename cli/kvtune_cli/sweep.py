@@ -89,7 +89,7 @@ def sweep(
 
     Interrupted, the same command with the same --out goes on where it was.
     """
-    where = _Where(_cores(jobs), dask)
+    where = _Where(_cores(jobs), None if dask is None else _scheduler(dask))
     outputs = Outputs(json, parquet, plots, plot_format)
     grid = Grid(
         policies=list(Policy) if policies == ALL else listed("--policies", policies, policy_of),
@@ -117,6 +117,16 @@ def _cores(jobs: int | None) -> int:
     if jobs < 1:
         wrong("--jobs", f"{jobs} is less than 1")
     return jobs
+
+
+def _scheduler(address: str) -> str:
+    from kvtune_lab.sweep.cluster import check_address
+
+    try:
+        check_address(address)
+    except ValueError as error:
+        wrong("--dask", error)
+    return address
 
 
 def _run(

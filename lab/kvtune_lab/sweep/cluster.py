@@ -3,10 +3,12 @@
 Called by `kvtune sweep --dask ADDRESS`; needs the extra `dask` here and kvtune in the same version on every
 worker. The trace is sent to each worker once; a task is all capacities of one policy.
 
-Errors: Unavailable where the extra, the scheduler, a worker or the same code on one is not there.
+Errors: Unavailable where the extra, the scheduler, a worker or the same code on one is not there (any more).
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 10.0
 """How long to wait for a scheduler."""
 
+ADDRESS = re.compile(
+    r"(tcp|tls|ws|wss|ucx)://[^/:\s]+:\d{1,5}|(tcp|tls|ws|wss|ucx)://\[[0-9a-fA-F:]+\]:\d{1,5}"
+)
+
+
+def check_address(address: str) -> None:
+    """Raise ValueError for what is no scheduler's address: a client would try it for long."""
+    if ADDRESS.fullmatch(address) is None:
+        raise ValueError(f"{address!r} is not a scheduler's address, such as tcp://host:8786")
+
 
 def run_on_cluster(
     address: str, requests: Requests, setups: Sequence[Setup], *, answer_seconds: float = ANSWER_SECONDS
@@ -32,6 +44,7 @@ def run_on_cluster(
         from distributed import KilledWorker, as_completed
     except ModuleNotFoundError as error:
         raise Unavailable("dask: needs the extra `dask` (pip install 'kvtune[dask]')") from error
+    _check_certificates(address)
     way = way_for(len(requests.blocks) * len(setups))
     with _client(address, answer_seconds) as client:
         try:
@@ -42,6 +55,8 @@ def run_on_cluster(
             ]
             for task in as_completed(tasks, loop=client.loop):  # type: ignore[no-untyped-call]  # it has no types
                 yield from task.result()
+        except CancelledError as error:
+            raise Unavailable(f"dask: {address}: the scheduler or all workers have gone away") from error
         except (KilledWorker, OSError, ImportError) as error:
             raise Unavailable(f"dask: {address}: {error}") from error
 
@@ -67,6 +82,18 @@ def _client(address: str, answer_seconds: float) -> "Client":
         return Client(address, timeout=answer_seconds, set_as_default=False)  # type: ignore[no-untyped-call]  # as above
     except (OSError, ValueError) as error:
         raise Unavailable(f"dask: no scheduler answers at {address}: {error}") from error
+
+
+def _check_certificates(address: str) -> None:
+    """Refuse an encrypted address without certificates, at which a client fails with a traceback."""
+    from distributed.security import Security
+
+    if address.startswith("tls://"):
+        asked: Mapping[str, object] = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+        if asked["ssl_context"] is None:
+            raise Unavailable(
+                f"dask: {address}: needs certificates: distributed.comm.tls of Dask's settings has none"
+            )
 
 
 def _check_workers(client: "Client", address: str) -> None:

@@ -10,10 +10,11 @@ from kvtune_api.errors import Unavailable
 from kvtune_cache.requests import Requests
 from kvtune_lab.generator import generate
 from kvtune_lab.setups import Grid, Policy
-from kvtune_lab.sweep.cluster import run_on_cluster
+from kvtune_lab.sweep.cluster import check_address, run_on_cluster
 from kvtune_lab.sweep.run import run_here
 from tests.lab.packed import packed
 
+MANY = Grid(policies=list(Policy), capacities_blocks=[100, 400], ttls_seconds=[10.0, 20.0, 30.0, 40.0])
 GRID = Grid(policies=[Policy.LRU, Policy.ARC, Policy.OPT], capacities_blocks=[100, 400])
 
 
@@ -56,10 +57,34 @@ def test_a_scheduler_that_does_not_answer_is_told(trace: Requests) -> None:
         list(run_on_cluster(address, trace, GRID.setups(), answer_seconds=0.5))
 
 
-@pytest.mark.parametrize("address", ["nowhere", "carrier-pigeon://x:1"])
-def test_an_address_of_another_form_is_told(address: str, trace: Requests) -> None:
-    with pytest.raises(Unavailable, match=f"dask: no scheduler answers at {address}"):
-        list(run_on_cluster(address, trace, GRID.setups(), answer_seconds=0.5))
+@pytest.mark.parametrize(
+    "address", ["nowhere", "", "zzz://", "carrier-pigeon://x:1", "tcp://host", "tcp://:1", "tcp://h:1/x"]
+)
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"{address!r} is not a scheduler's address, such as tcp://host:8786"
+    ):
+        check_address(address)
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.7:8786", "tls://host.example:1", "tcp://[::1]:8786"])
+def test_an_address_is_taken(address: str) -> None:
+    check_address(address)
+
+
+def test_an_encrypted_address_without_certificates_is_told(trace: Requests) -> None:
+    with pytest.raises(Unavailable, match=r"dask: tls://127.0.0.1:1: needs certificates"):
+        list(run_on_cluster("tls://127.0.0.1:1", trace, GRID.setups()))
+
+
+def test_a_scheduler_that_goes_away_in_the_middle_is_told(trace: Requests) -> None:
+    going = cluster(1)
+    rows = run_on_cluster(going.scheduler_address, trace, MANY.setups())
+    next(rows)
+    going.close()
+
+    with pytest.raises(Unavailable, match=r"dask: tcp://127.0.0.1:"):
+        list(rows)
 
 
 def test_a_cluster_without_a_worker_is_told(trace: Requests) -> None:
