@@ -4,6 +4,7 @@ Called by the plots of capacity, explain, sweep and stats. Figures need no displ
 """
 
 from collections.abc import Iterable, Mapping
+from math import isnan
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,6 +46,14 @@ def look_of(policy: Policy) -> dict[str, Any]:
     marker = _MARKERS[list(Policy).index(policy) % len(_MARKERS)]
     look = {"color": _COLORS[policy], "marker": marker, "markersize": 5.5, "markerfacecolor": "none"}
     return {**look, "linewidth": 1.2, **_LINES.get(policy, {})}
+
+
+def limits_of(rates: Iterable[float]) -> tuple[float, float]:
+    """Limits of an axis of rates: from 0 on, unless nothing lies in the lower half; NaN is a gap."""
+    known = [rate for rate in rates if not isnan(rate)] or [0.0]
+    least, most = min(known), max(known)
+    bottom = 0.0 if least <= most / 2 or least == most else least - 0.3 * (most - least)
+    return bottom, most + 0.05 * (most - bottom) if most > 0 else 1.0
 
 
 def write_figures(

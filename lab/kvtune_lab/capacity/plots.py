@@ -15,7 +15,7 @@ from kvtune_lab.capacity.advice import money
 from kvtune_lab.capacity.efficient import efficient
 from kvtune_lab.capacity.plan import Plan
 from kvtune_lab.capacity.splits import Split
-from kvtune_lab.looks import look_of
+from kvtune_lab.looks import limits_of, look_of
 from kvtune_lab.setups import Policy
 from kvtune_lab.sizes import in_bytes
 
@@ -58,7 +58,8 @@ def _curves(plan: Plan) -> Figure:
     _capacity_axis(ax, plan)
     ax.set_xlim(first / 1.2, _beyond(plan))
     ax.set_ylabel("hit rate, % of prompt tokens, last half")
-    ax.set_ylim(bottom=0)
+    shown = [*plan.curves.lru.tokens_last_half[exact], *(r for c in plan.curves.policies for r in c.rates)]
+    ax.set_ylim(limits_of(100 * float(rate) for rate in shown))
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     return figure
@@ -93,7 +94,7 @@ def _cost(plan: Plan) -> Figure:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: money(x)))
     ax.set_xlabel("cost a month, in the currency of the prices")
     ax.set_ylabel("prefill time saved, % of that without any cache")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     return figure

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from kvtune_cache.reuse_aware.axes import AXIS_NAMES, LEVEL_NAMES
 from kvtune_lab.explain.explain import OURS, Explained
 from kvtune_lab.explain.learned import Learned
-from kvtune_lab.looks import look_of
+from kvtune_lab.looks import limits_of, look_of
 from kvtune_lab.setups import Policy
 
 LEAST_EVENTS: Final = 1.0
@@ -23,6 +23,9 @@ LEAST_EVENTS: Final = 1.0
 
 
 HOUR_SECONDS: Final = 3_600.0
+
+LEAST_POINTS: Final = 1.0
+"""An axis of gains shows at least so many: what is less does not matter."""
 
 
 def figures(explained: Explained | None, learned: Learned | None) -> Iterator[tuple[str, Figure]]:
@@ -54,6 +57,10 @@ def _knowable(explained: Explained) -> Figure:
         label="all that comes back",
     )
     _capacity_axis(ax, capacities)
+    shown = [*curves.lru.tokens_last_half[exact], curves.lru.tokens_last_half[-1]]
+    shown += [rate for curve in curves.policies for rate in curve.rates]
+    shown += [rate for name in looks for rate in explained.bounds[name]]
+    ax.set_ylim(limits_of(100 * float(rate) for rate in shown))
     ax.set_ylabel("hit rate, % of prompt tokens, last half")
     figure.legend(loc="outside right upper", fontsize="small")
     return figure
@@ -74,6 +81,8 @@ def _hints(explained: Explained) -> Figure:
         bound = [100 * (rates[i] - bounds[i]) for rates in explained.hints.values()]
         ax.plot([50, *accuracies], [0, *bound], color=color, linestyle="--", label=f"{blocks}, bound")
     ax.axhline(0, color="black", linewidth=0.8)
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, -LEAST_POINTS / 4), max(high, LEAST_POINTS))
     ax.set_xlabel("hints that are right, %")
     ax.set_ylabel("points of hit rate over the same without hints")
     ax.grid(alpha=0.3)
@@ -127,7 +136,6 @@ def _capacity_axis(ax: Axes, capacities: tuple[int, ...]) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda blocks, _: f"{blocks:,.0f}"))
     ax.tick_params(axis="x", labelrotation=45 if len(capacities) > 6 else 0)
     ax.set_xlabel("capacity, blocks")
-    ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)
 
 

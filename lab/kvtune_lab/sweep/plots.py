@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from kvtune_lab.looks import look_of
+from kvtune_lab.looks import limits_of, look_of
 from kvtune_lab.setups import Policy, Setup, ttl_text, variant_text
 from kvtune_lab.simulation import Simulation
 from kvtune_lab.sizes import in_bytes
@@ -187,9 +188,9 @@ def _percent_axis(ax: Axes, label: str) -> None:
 
 def _same_height(axes: Sequence[Axes]) -> None:
     """Let panels be compared by eye."""
-    top = max(ax.get_ylim()[1] for ax in axes)
+    rates = [float(rate) for ax in axes for line in ax.get_lines() for rate in np.asarray(line.get_ydata())]
     for ax in axes:
-        ax.set_ylim(0, 1.02 * top)
+        ax.set_ylim(limits_of(rates))
 
 
 def _with_legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
