@@ -20,16 +20,17 @@ from kvtune_cache.reuse_aware.state import AGES, BINS, GROUPS, SPREAD, USED, Cla
 from kvtune_cache.signals import Floats
 
 POOL_EVENTS: Final = 1.0
-"""Events that the pool's prior hazard weighs."""
+"""Clusters of events that the pool's prior hazard weighs."""
 
 COLD_CHANCE: Final = 0.15
 COLD_SECONDS: Final = 2.0
-"""The pool's prior hazard is COLD_CHANCE / (age + COLD_SECONDS): it falls with age, so that a cold start
-orders blocks as LRU does."""
+"""The pool's prior hazard falls as COLD_CHANCE / (age + COLD_SECONDS) does from that of the bin before, so
+that a cold start, and ages at which nothing was seen to come back, order blocks as LRU does."""
 
-EFFECT_EVENTS: Final = 0.5
+LEAST_EFFECT_EVENTS, MOST_EFFECT_EVENTS = 0.5, 8.0
 CELL_EVENTS: Final = 30.0
-"""Prior weights in clusters: of an effect's 1, of a cell's expectation."""
+"""Prior weights in clusters: of an effect's 1, the more the less the levels of its axis differ; of a cell's
+expectation."""
 
 SPREAD_EVENTS: Final = 20.0
 """Blocks by which a class' design effect is shrunk to that of all."""
@@ -42,8 +43,8 @@ MOST_HAZARD: Final = 30.0
 
 def fit(reuse: Reuse) -> None:
     """Fit all of it to the events and the exposure as they stand."""
-    _fit_pool(reuse)
     _fit_spread(reuse)
+    _fit_pool(reuse)
     _fit_effects(reuse)
     for slot in range(reuse.numbers[USED]):
         index_cells(reuse, slot)
@@ -69,7 +70,8 @@ def _fit_pool(reuse: Reuse) -> None:
     """Fit the pool's hazard, and part the ages into groups of like many events."""
     cells, classes = reuse.cells, reuse.classes
     events, exposure = reuse.scratch.gains, reuse.scratch.costs
-    total = 0.0
+    total, before = 0.0, 0.0
+    weight = POOL_EVENTS * max(1.0, reuse.reals[SPREAD])
     for b in range(AGES):
         events[b] = 0.0
         exposure[b] = 0.0
@@ -77,8 +79,10 @@ def _fit_pool(reuse: Reuse) -> None:
             events[b] += cells.events[slot * BINS + b]
             exposure[b] += cells.exposure[slot * BINS + b]
         middle = (classes.edges[b] + classes.edges[b + 1]) / 2.0
-        prior = COLD_CHANCE / (middle + COLD_SECONDS)
-        classes.pool[b] = (events[b] + POOL_EVENTS) / (exposure[b] + POOL_EVENTS / prior)
+        cold = COLD_CHANCE / (middle + COLD_SECONDS)
+        prior = classes.pool[b - 1] * cold / before if b > 0 else cold
+        before = cold
+        classes.pool[b] = (events[b] + weight) / (exposure[b] + weight / prior)
         total += events[b] + 1e-6
     before = 0.0
     for b in range(AGES):
@@ -131,36 +135,67 @@ def _varies(levels: Integers, axis: int, used: int) -> bool:
 
 def _sum_levels(reuse: Reuse, axis: int) -> None:
     """Sum up events, expected events and events by design effect, by level of an axis and age group."""
-    scratch, sums = reuse.scratch, reuse.scratch.sums
+    sums, levels = reuse.scratch.sums, reuse.classes.levels
+    events, expected, factor = reuse.scratch.events, reuse.scratch.expected, reuse.scratch.factor
     size = LEVELS * GROUPS
     for i in range(3 * size):
         sums[i] = 0.0
     for slot in range(reuse.numbers[USED]):
         spread = spread_of(reuse, slot)
-        at = reuse.classes.levels[slot * AXES + axis] * GROUPS
+        at = levels[slot * AXES + axis] * GROUPS
         for i in range(slot * GROUPS, slot * GROUPS + GROUPS):
-            sums[at] += scratch.events[i]
-            sums[size + at] += scratch.expected[i] * scratch.factor[i]
-            sums[2 * size + at] += spread * scratch.events[i]
+            sums[at] += events[i]
+            sums[size + at] += expected[i] * factor[i]
+            sums[2 * size + at] += spread * events[i]
             at += 1
 
 
 def _fit_axis(effects: Floats, scratch: Scratch, axis: int, spread: float) -> None:
     """Fit the factors of an axis; what they change by stays in the third part of the sums."""
     sums, size = scratch.sums, LEVELS * GROUPS
+    clusters = _clusters_to_outweigh(effects, scratch, axis, spread)
     for i in range(size):
-        weight = EFFECT_EVENTS * (sums[2 * size + i] / sums[i] if sums[i] > 0.0 else spread)
+        weight = clusters * _together(sums, i, spread)
         before = effects[axis * size + i]
         after = (sums[i] + weight) / (sums[size + i] / before + weight / prior_effect(axis * size + i))
         effects[axis * size + i] = after
         sums[2 * size + i] = after / before
 
 
+def _together(sums: Floats, i: int, spread: float) -> float:
+    """Tell the design effect of the events of a level and age group."""
+    return sums[2 * LEVELS * GROUPS + i] / sums[i] if sums[i] > 0.0 else spread
+
+
+def _clusters_to_outweigh(effects: Floats, scratch: Scratch, axis: int, spread: float) -> float:
+    """Weigh the prior of an axis' effects by how much more than by chance its levels differ.
+
+    The variance of the effects is what Pearson's statistic has above its expectation (empirical Bayes by
+    moments: DerSimonian and Laird, "Meta-analysis in clinical trials", 1986); its inverse is the weight.
+    """
+    sums, size = scratch.sums, LEVELS * GROUPS
+    excess, information, cells = 0.0, 0.0, 0
+    for i in range(size):
+        at = axis * size + i
+        expected = sums[size + i] / effects[at] * prior_effect(at)
+        together = _together(sums, i, spread)
+        if expected > together:
+            excess += (sums[i] - expected) * (sums[i] - expected) / (expected * together) - 1.0
+            information += expected / together
+            cells += 1
+    if cells < 2:
+        return LEAST_EFFECT_EVENTS
+    if excess * MOST_EFFECT_EVENTS <= information:
+        return MOST_EFFECT_EVENTS
+    return max(LEAST_EFFECT_EVENTS, information / excess)
+
+
 def _apply_axis(classes: Classes, scratch: Scratch, axis: int, used: int) -> None:
+    factor, sums = scratch.factor, scratch.sums
     for slot in range(used):
         at = 2 * LEVELS * GROUPS + classes.levels[slot * AXES + axis] * GROUPS
         for i in range(slot * GROUPS, slot * GROUPS + GROUPS):
-            scratch.factor[i] *= scratch.sums[at]
+            factor[i] *= sums[at]
             at += 1
 
 
@@ -196,6 +231,7 @@ def index_cells(reuse: Reuse, slot: int) -> None:
             group = classes.group[b]
             factor = factor_of(classes, slot, group)
         rate = hazard(reuse, slot, b, weight, factor)
+        cells.rate[slot * BINS + b] = rate
         width = classes.edges[b + 1] - classes.edges[b]
         last = math.exp(-min(MOST_HAZARD, rate * width))
         gain, cost = 1.0 - last, (1.0 - last) / rate

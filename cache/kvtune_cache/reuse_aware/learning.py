@@ -6,11 +6,13 @@ from kvtune_cache.reuse_aware.classes import ENDING_STEP, FEW_TOUCHES, TOUCH_STE
 from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, part, settle
 from kvtune_cache.reuse_aware.fit import fit
 from kvtune_cache.reuse_aware.state import (
+    AGES,
     BASE,
     BINS,
     CLASS,
     ENDS,
     FEW,
+    GROUPS,
     LAST,
     LEAF,
     LENGTH_MEAN,
@@ -18,6 +20,9 @@ from kvtune_cache.reuse_aware.state import (
     NO_COHORT,
     OPEN,
     REQUESTS,
+    RETURN_SQUARES,
+    RETURNED,
+    RETURNS,
     SAMPLED,
     SERVED_AT,
     THRESHOLD,
@@ -36,6 +41,12 @@ FIRST: Final = 1000
 
 KEPT: Final = 0.5 ** (FIT_EVERY / 6000.0)
 """Share of what was learned that a fit leaves: half of it after 6,000 requests."""
+
+SURPRISE: Final = 2.0
+"""Above this the traffic has changed, and what was learned before fades with the square of the surprise."""
+
+RETURNS_KEPT: Final = 0.7
+"""Share of what is known of blocks coming back together that a fit leaves."""
 
 
 def sample(reuse: Reuse, length: int) -> None:
@@ -66,6 +77,7 @@ def touch_block(reuse: Reuse, x: int, now: float, position: int) -> None:
         if marks & SAMPLED:
             cell = cohorts.cell[c]
             reuse.cells.events[cell] += 1.0
+            numbers[RETURNED] += 1
             end_wait(reuse.cells, cell, now - reuse.reals[BASE])
         part(reuse, x)
         touches = min(FEW_TOUCHES, (marks & FEW) + 1)
@@ -90,7 +102,11 @@ def touch_block(reuse: Reuse, x: int, now: float, position: int) -> None:
 
 
 def close_request(reuse: Reuse) -> None:
-    """Count the waits that the last request began, and how they clustered."""
+    """Count the waits that the last request began and ended, and how they clustered."""
+    reals, ended = reuse.reals, reuse.numbers[RETURNED]
+    reals[RETURNS] += ended
+    reals[RETURN_SQUARES] += ended * ended
+    reuse.numbers[RETURNED] = 0
     scratch, cells, classes = reuse.scratch, reuse.cells, reuse.classes
     for k in range(OPEN):
         scratch.open_cohort[k] = NO_COHORT
@@ -106,13 +122,62 @@ def close_request(reuse: Reuse) -> None:
 
 def learn(reuse: Reuse, now: float) -> None:
     """Let the past fade, and fit what remains."""
-    numbers, cells, classes = reuse.numbers, reuse.cells, reuse.classes
+    numbers = reuse.numbers
     settle(reuse, now)
-    for slot in range(numbers[USED]):
-        classes.cluster[slot] *= KEPT
-        classes.cluster_squares[slot] *= KEPT
-        for cell in range(slot * BINS, slot * BINS + BINS):
-            cells.events[cell] *= KEPT
-            cells.exposure[cell] *= KEPT
+    kept, surprise = KEPT, surprise_of(reuse)
+    if surprise > SURPRISE:
+        kept *= (SURPRISE / surprise) ** 2
+    _fade(reuse, kept)
     fit(reuse)
+    remember(reuse)
     numbers[NEXT_FIT] = numbers[REQUESTS] + (FIRST_FITS_EVERY if numbers[REQUESTS] < FIRST else FIT_EVERY)
+
+
+def _fade(reuse: Reuse, kept: float) -> None:
+    classes, events, exposure = reuse.classes, reuse.cells.events, reuse.cells.exposure
+    for slot in range(reuse.numbers[USED]):
+        classes.cluster[slot] *= kept
+        classes.cluster_squares[slot] *= kept
+        for cell in range(slot * BINS, slot * BINS + AGES):
+            events[cell] *= kept
+            exposure[cell] *= kept
+
+
+def remember(reuse: Reuse) -> None:
+    """Note how things stand, to see at the next fit what has come since."""
+    cells, reals = reuse.cells, reuse.reals
+    for slot in range(reuse.numbers[USED]):
+        for cell in range(slot * BINS, slot * BINS + AGES):
+            cells.seen_events[cell] = cells.events[cell]
+            cells.seen_exposure[cell] = cells.exposure[cell]
+    reals[RETURNS] *= RETURNS_KEPT
+    reals[RETURN_SQUARES] *= RETURNS_KEPT
+
+
+def surprise_of(reuse: Reuse) -> float:
+    """Tell how far the waits that have ended since the last fit are from what it led to expect.
+
+    The mean over the age groups of Pearson's statistic, with room for the blocks of one request that come
+    back together: about 1 or less while the traffic stays as it is.
+    """
+    cells, classes, reals, sums = reuse.cells, reuse.classes, reuse.reals, reuse.scratch.sums
+    if reals[RETURNS] <= 0.0:
+        return 0.0
+    together = reals[RETURN_SQUARES] / reals[RETURNS]
+    for i in range(2 * GROUPS):
+        sums[i] = 0.0
+    events, exposure, rate, group = cells.events, cells.exposure, cells.rate, classes.group
+    seen_events, seen_exposure = cells.seen_events, cells.seen_exposure
+    for slot in range(reuse.numbers[USED]):
+        for b in range(AGES):
+            cell, i = slot * BINS + b, group[b]
+            sums[i] += events[cell] - seen_events[cell]
+            waited = exposure[cell] - seen_exposure[cell]
+            if waited > 0.0:
+                sums[GROUPS + i] += rate[cell] * waited
+    total = 0.0
+    for i in range(GROUPS):
+        came, expected = sums[i], sums[GROUPS + i]
+        spread = together * ((max(came, expected) + expected) / 2.0 + together)
+        total += (came - expected) * (came - expected) / spread
+    return total / GROUPS

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from kvtune_cache.reuse_aware.classes import CLASSES, HINT_LEVELS, KIND_LEVELS
 from kvtune_cache.reuse_aware.cohorts import cohort_slot
 from kvtune_cache.reuse_aware.fit import fit
+from kvtune_cache.reuse_aware.learning import remember
 from kvtune_cache.reuse_aware.state import (
     AGES,
     BASE,
@@ -23,6 +24,10 @@ from kvtune_cache.reuse_aware.state import (
 )
 
 VERSION = 1
+
+COUNTED_MAX = 1e30
+"""More than was ever counted, and small enough to be squared."""
+
 LEVELS_OF_AXES = [3, 3, 3, 3, 2, KIND_LEVELS, HINT_LEVELS]
 
 
@@ -65,6 +70,7 @@ def restore(reuse: Reuse, kept: Mapping[str, object]) -> None:
     reuse.numbers[REQUESTS] = reuse.numbers[NEXT_FIT] = int(min(requests, 2.0**31 - 2))
     reuse.reals[LENGTH_MEAN] = length
     fit(reuse)
+    remember(reuse)
 
 
 def _counted(reuse: Reuse, slot: int) -> dict[str, object]:
@@ -109,4 +115,6 @@ def _numbers(values: object, field: str, count: int) -> list[float]:
 def _number(value: object, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(f"{field}: {value!r} is not a number >= 0")
+    if value > COUNTED_MAX:
+        raise ValueError(f"{field}: is more than {COUNTED_MAX:g}, which nobody has counted")
     return float(value)

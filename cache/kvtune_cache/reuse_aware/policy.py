@@ -22,7 +22,15 @@ from kvtune_cache.blocks import (
     unlink,
 )
 from kvtune_cache.cache import Cache
-from kvtune_cache.reuse_aware.cells import bring_back, oldest_leaf, place_leaf, pull_leaf, push_leaf
+from kvtune_cache.reuse_aware.cells import (
+    bring_back,
+    look_again,
+    oldest_leaf,
+    place_leaf,
+    pull_leaf,
+    push_leaf,
+    put_in_place_of,
+)
 from kvtune_cache.reuse_aware.classes import UNKNOWN, request_class, told_class
 from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, grow_older, part
 from kvtune_cache.reuse_aware.learning import close_request, learn, sample, touch_block
@@ -59,6 +67,7 @@ def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
     reuse.reals[SERVED_AT] = now
     bring_back(reuse)
     grow_older(reuse, now)
+    look_again(reuse, now)
     numbers[REQUESTS] += 1
     if numbers[REQUESTS] >= numbers[NEXT_FIT]:
         learn(reuse, now)
@@ -174,13 +183,16 @@ def reuse_forget(cache: Cache, x: int) -> None:
 def _let_go(cache: Cache, x: int) -> None:
     """Take a block that is no longer resident out of the leaves; its parent may become one."""
     blocks = cache.reuse.blocks
-    if blocks.marks[x] & LEAF:
-        pull_leaf(cache.reuse, x)
-    parent = blocks.parent[x]
+    parent, orphaned = blocks.parent[x], False
     if parent != NO_BLOCK:
         blocks.children[parent] -= 1
-        if blocks.children[parent] == 0 and cache.table.where[parent] > RESIDENT:
-            place_leaf(cache.reuse, parent)
+        orphaned = blocks.children[parent] == 0 and cache.table.where[parent] > RESIDENT
+    if blocks.marks[x] & LEAF:
+        if orphaned and put_in_place_of(cache.reuse, parent, x):
+            return
+        pull_leaf(cache.reuse, x)
+    if orphaned:
+        place_leaf(cache.reuse, parent)
 
 
 def _forget(reuse: Reuse, x: int, now: float) -> None:

@@ -7,6 +7,7 @@ from kvtune_cache.reuse_aware.cohorts import clear_cohorts
 from kvtune_cache.reuse_aware.fit import fit
 from kvtune_cache.reuse_aware.state import (
     AGES,
+    BINS,
     CELLS,
     FREE,
     GROUPS,
@@ -91,7 +92,14 @@ def _cells(cells: int, nodes: int) -> Cells:
         events=[0.0] * cells,
         exposure=[0.0] * cells,
         waiting=[0] * cells,
+        seen_events=[0.0] * cells,
+        seen_exposure=[0.0] * cells,
+        rate=[0.0] * cells,
         worth=[0.0] * cells,
+        key=[0.0] * cells,
+        following=[0] * (cells + BINS),
+        preceding=[0] * (cells + BINS),
+        due=[0.0] * AGES,
         winners=[-1] * nodes,
     )
 

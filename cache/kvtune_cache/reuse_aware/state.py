@@ -90,8 +90,26 @@ class Cells(NamedTuple):
     waiting: Integers
     """Blocks that are waiting in it, of those that are learned from."""
 
+    seen_events: Floats
+    seen_exposure: Floats
+    """Both as they stood at the last fit."""
+
+    rate: Floats
+    """Touches a second, as fitted."""
+
     worth: Floats
-    """Hits to be had for a second of one block's room."""
+    """Hits to be had for a second of one block's room, at the age at which the bin begins."""
+
+    key: Floats
+    """Worth of the oldest leaf at its own age, as of the last look at it."""
+
+    following: Integers
+    preceding: Integers
+    """Of a cell with leaves its neighbours in the ring of such cells of its bin; slots CELLS + bin are the
+    ends."""
+
+    due: Floats
+    """Per bin of age: when to look again at the keys of its cells."""
 
     winners: Integers
     """Nodes 1 .. 2 * CELLS - 1: a cell or -1; the children of node i are 2 i and 2 i + 1."""
@@ -156,16 +174,16 @@ class Reuse(NamedTuple):
     reals: Floats
 
 
-USED, ROOT, FREE, REQUESTS, NEXT_FIT, THRESHOLD, CLASS, LAST, DEPARTURES = 0, 1, 2, 3, 4, 5, 6, 7, 8
-NUMBERS: Final = 9
+USED, ROOT, FREE, REQUESTS, NEXT_FIT, THRESHOLD, CLASS, LAST, DEPARTURES, RETURNED = range(10)
+NUMBERS: Final = 10
 """Slots of `numbers`: slots in use; root of the tree in use; first free cohort; requests; number of the
 request that fits next; sampling threshold of 2^24; class part and last position of the request being
-served."""
+served; departures so far; waits of sampled blocks that the request being served has ended."""
 
-BASE, LENGTH_MEAN, SPREAD, SERVED_AT = 0, 1, 2, 3
-REALS: Final = 4
+BASE, LENGTH_MEAN, SPREAD, SERVED_AT, RETURNS, RETURN_SQUARES = range(6)
+REALS: Final = 6
 """Slots of `reals`: seconds up to which `exposure` counts; mean blocks of a request; design effect of all;
-time of the request being served."""
+time of the request being served; fading sums of the waits that a request ended, and of their squares."""
 
 
 def age_edges() -> list[float]:

@@ -66,7 +66,7 @@ def _assert_cells(cache: Cache) -> None:
     winner = reuse.cells.winners[reuse.numbers[ROOT]]
     if filled:
         assert winner in filled
-        assert reuse.cells.worth[winner] == min(reuse.cells.worth[cell] for cell in filled)
+        assert reuse.cells.key[winner] == min(reuse.cells.key[cell] for cell in filled)
     else:
         assert winner == -1
     assert reuse.numbers[USED] * BINS <= CELLS and all(cell % BINS < AGES for cell in filled)
