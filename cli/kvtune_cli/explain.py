@@ -1,12 +1,13 @@
 """`kvtune explain`: how far a trace's policies are from what can be known, and what ours has learned."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvtune_api.errors import Unavailable
+from kvtune_cli.agent_lessons import learned_by_agent
 from kvtune_cli.capacity import SampleShare, sampling_of
 from kvtune_cli.lab_options import JsonTarget, capacities, listed, wrong
 from kvtune_cli.lab_outputs import Outputs, PlotFormat, PlotsFolder
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 CAPACITIES = "1%,2%,5%,10%,20%,40%"
 ACCURACIES = "0.6,0.7,0.8,0.9,0.95,1"
 AGENT_SCHEMES = ("http://", "https://")
-AGENT_SECONDS = 10.0
+HOST_AND_PORT = re.compile(r"[^/\s]+:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,14 @@ def explain(
         listed("--hint-accuracies", accuracies, _accuracy),
         None if sample is None else sampling_of(sample),
     )
-    by_agent = _learned_by_agent(trace) if trace.startswith(AGENT_SCHEMES) else None
+    by_agent = learned_by_agent(trace) if trace.lower().startswith(AGENT_SCHEMES) else None
     if by_agent is not None and recording is None:
         _put_learned(trace, by_agent, outputs)
         return
     if by_agent is None and recording is not None:
         wrong("--recording", f"{trace} is no agent's address: give the recording alone")
+    if by_agent is None and HOST_AND_PORT.fullmatch(trace) and not Path(trace).exists():
+        wrong(trace, f"no such file; an agent's address begins with http://, such as http://{trace}")
     read = read_trace(recording or Path(trace), skip_bad=skip_bad, session_starts=session_starts)
     blocks = sorted(capacities("--capacities", choices.sizes, read, None))
     explained = _explained(read, blocks, choices)
@@ -106,27 +109,6 @@ def _learned(trace: Trace, explained: "Explained") -> "Learned":
     from kvtune_lab.explain.learned import learn
 
     return learn(trace.requests, most_to_gain(explained).capacity_blocks)
-
-
-def _learned_by_agent(address: str) -> "Learned":
-    """What the policy of a running agent has learned."""
-    import httpx
-
-    from kvtune_lab.explain.learned import learned_from
-
-    try:
-        answer = httpx.get(
-            f"{address.rstrip('/')}/v1/eviction/learned", timeout=AGENT_SECONDS, trust_env=False
-        )
-        told = answer.json()
-        if answer.status_code == httpx.codes.NOT_FOUND and "reason" in told:
-            wrong(address, told["message"])
-        answer.raise_for_status()
-        return learned_from(told)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise Unavailable(f"{address}: {type(error).__name__} {error}".rstrip()) from error
-    except (AttributeError, TypeError, ValueError) as error:
-        wrong(address, f"the answer is not what a policy of this version has learned: {error}")
 
 
 def _put_learned(address: str, learned: "Learned", outputs: Outputs) -> None:

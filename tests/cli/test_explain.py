@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 
+from kvtune_api.errors import Unavailable
 from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.names import REUSE_AWARE
 from kvtune_cache.requests import serve_all
 from kvtune_cache.reuse_aware.persistence import learned
 from kvtune_cache.rules import Rules
+from kvtune_cli.agent_lessons import learned_by_agent
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.main import run
 from tests.cache.streams import distinct, packed
@@ -85,6 +88,14 @@ def taught() -> dict[str, object]:
     return learned(cache.reuse)
 
 
+TAUGHT = taught()
+
+
+def class_of(exposure: float, cluster: float) -> dict[str, object]:
+    """One class with such counts."""
+    return {"5": {"events": [1.0] * 30, "exposure": [exposure] * 30, "cluster": [cluster, 0.0]}}
+
+
 def test_an_agent_tells_what_its_policy_has_learned(tmp_path: Path, capsys: Capture) -> None:
     document = taught()
     with served(telling(document)) as port:
@@ -122,12 +133,58 @@ def test_a_recording_beside_a_trace_is_refused(trace: Path, capsys: Capture) -> 
         ({"reason": "NothingLearned", "message": "LRU learns nothing"}, 404, "LRU learns nothing"),
         ({"version": 0}, 200, "has learned: version: 0 is not 1"),
         ([], 200, "is not what a policy of this version has learned"),
+        ({**TAUGHT, "requests": 10**400}, 200, "has learned: requests: is more than 1e+30"),
+        ({**TAUGHT, "classes": class_of(1e308, 1.0)}, 200, "classes.5.exposure: is more than 1e+30"),
+        ({**TAUGHT, "classes": class_of(1.0, 1e308)}, 200, "classes.5.cluster: is more than 1e+30"),
     ],
 )
 def test_what_an_agent_does_not_tell_is_said(body: object, status: int, says: str, capsys: Capture) -> None:
     with served(telling(body, status)) as port:
         assert run(["explain", f"http://127.0.0.1:{port}"]) == ExitCode.USAGE
     assert says in told(capsys)
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, {"reason": "x"}), (404, []), (500, {"reason": "x"})])
+def test_an_address_that_is_no_agent_s_is_not_there(status: int, body: object, capsys: Capture) -> None:
+    with served(telling(body, status)) as port:
+        assert run(["explain", f"http://127.0.0.1:{port}"]) == ExitCode.UNAVAILABLE
+    assert f"answered with status {status}" in told(capsys)
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"{", b"\xff"])
+def test_an_answer_that_is_no_json_is_said(body: bytes, capsys: Capture) -> None:
+    class Agent(Quiet):
+        def get(self) -> None:
+            self.answer(200, body)
+
+    with served(Agent) as port:
+        assert run(["explain", f"http://127.0.0.1:{port}"]) == ExitCode.USAGE
+    assert "is not what a policy of this version has learned" in told(capsys)
+
+
+def test_an_answer_that_does_not_end_is_cut_off_by_time_and_by_size(capsys: Capture) -> None:
+    class Agent(Quiet):
+        def get(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.end_headers()
+            self.wfile.write(b" " * 1000)
+            self.rfile.read(1)
+
+    with served(Agent) as port:
+        address = f"http://127.0.0.1:{port}"
+        with pytest.raises(Unavailable, match=r"no whole answer in 0\.2 s"):
+            learned_by_agent(address, seconds=0.2)
+        with pytest.raises(typer.Exit):
+            learned_by_agent(address, bytes_max=999)
+    assert "the answer is longer than 999 bytes" in told(capsys)
+
+
+def test_the_scheme_of_an_agent_may_be_in_capitals_and_is_hinted_at(capsys: Capture) -> None:
+    assert run(["explain", "HTTP://127.0.0.1:9"]) == ExitCode.UNAVAILABLE
+    assert "HTTP://127.0.0.1:9: ConnectError" in told(capsys)
+    assert run(["explain", "127.0.0.1:9"]) == ExitCode.USAGE
+    assert "127.0.0.1:9: no such file; an agent's address begins with http://" in told(capsys)
 
 
 def test_an_agent_that_does_not_answer_is_not_there(capsys: Capture) -> None:

@@ -54,6 +54,7 @@ BAD = {
     "other axes": ("levels", [3, 3], "levels: "),
     "other bins": ("edges", [0.0, 1.0], "edges: "),
     "a count below zero": ("requests", -1, "requests: -1 is not a number >= 0"),
+    "more than can be": ("requests", 10**400, "requests: is more than 1e"),
     "a mean that is no number": ("length_mean", float("nan"), "length_mean: nan is not"),
     "classes that are none": ("classes", [], "classes: "),
     "a class beyond all": ("classes", {"99999": {}}, "classes: '99999' is not a class below"),
