@@ -64,12 +64,14 @@ def telling_bad_traces(path: Path) -> Iterator[None]:
 
 def read_trace(path: Path, *, skip_bad: int = 0, session_starts: Path | None = None) -> Trace:
     """Read a trace; ends the command where it is bad, raises `Unavailable` where it cannot be read."""
-    from kvtune_lab.readers.errors import bad_rows
+    from kvtune_lab.readers.errors import TraceError, bad_rows
     from kvtune_lab.readers.load import load
-    from kvtune_lab.readers.loaded import LACKS
+    from kvtune_lab.readers.loaded import LACKS, tokens_when_warm
 
     with telling_bad_traces(path), late_bar("reading", 1.0) as progress:
         loaded = load(path, skip_bad=skip_bad, starts=session_starts, progress=progress)
+        if not tokens_when_warm(loaded.requests):
+            raise TraceError(path, 1, "file", "the last half of the requests holds no token: no hit rate")
     for note in loaded.notes:
         if note not in LACKS[loaded.format]:  # what a simulation needs is there
             tell(f"note: {note}")

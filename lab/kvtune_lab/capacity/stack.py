@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kvtune_cache.blocks import Integers
 from kvtune_cache.requests import Requests
+from kvtune_lab.readers.loaded import tokens_when_warm
 
 PLAIN_REFERENCES_MAX: Final = 2_000_000
 """Fewer block references are counted sooner than a compiled function has been loaded (cache.md, layout)."""
@@ -147,8 +148,8 @@ def lru_curve(requests: Requests) -> LruCurve:
     totals = [np.cumsum(np.asarray(part, np.float64)) for part in room[3:]]
     half_start = requests.starts[count // 2]
     tokens = np.asarray(requests.tokens)
-    if half_start == len(tokens):
-        raise ValueError("trace: its last half holds no block")
+    if not tokens_when_warm(requests):
+        raise ValueError("trace: its last half holds no token")
     return LruCurve(
         blocks=totals[0] / len(requests.blocks),
         tokens=totals[1] / tokens.sum(dtype=np.int64),

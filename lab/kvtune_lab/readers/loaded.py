@@ -135,6 +135,11 @@ class ClientRates:
     skipped: int = 0
 
 
+def tokens_when_warm(requests: Requests) -> bool:
+    """Whether the last half of the requests, when a cache is warm, holds a token: else it has no hit rate."""
+    return any(requests.tokens[requests.starts[(len(requests.starts) - 1) // 2] :])
+
+
 def as_lists(requests: Requests) -> Requests:
     """Copy requests into lists, for the core as it runs on plain ones."""
     return Requests(*(part if isinstance(part, list) else cast(Any, part).tolist() for part in requests))

@@ -80,7 +80,7 @@ def test_a_trace_without_blocks_is_refused() -> None:
     with pytest.raises(ValueError, match="trace: holds no block"):
         lru_curve(Requests(array("q", [0]), nothing, nothing, array("d"), nothing, nothing, array("d")))
     late = Requests([0, 1, 1], [0], [16], [0.0, 1.0], [1, 1], [0, 0], [0.0, 0.0])
-    with pytest.raises(ValueError, match="trace: its last half holds no block"):
+    with pytest.raises(ValueError, match="trace: its last half holds no token"):
         lru_curve(late)
 
 
