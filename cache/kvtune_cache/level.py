@@ -146,6 +146,11 @@ class Level:
         last = self.cache.recency.last
         return [(x, last[x]) for x in by_last_touch(self.cache, self.rules.policy)]
 
+    def known(self) -> list[int]:
+        """List the ids of the blocks that are here or have left and are remembered."""
+        assert self.recent is not None, "numbers are not known by ids here"
+        return [*self.recent.entries, *self.recent.left()]
+
     def evicted(self, reason: int) -> int:
         """Count the blocks that have left for a reason."""
         return self.counts[LEFT + reason]

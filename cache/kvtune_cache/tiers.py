@@ -245,8 +245,8 @@ class TieredCache:
         self.numbering = Numbering(1)
 
     def _number_all(self) -> None:
-        """Give numbers to all blocks."""
-        blocks = list(dict.fromkeys(block for level in self.levels for block, _ in level.by_last_touch()))
+        """Give numbers to all blocks, those among them that have left and are remembered."""
+        blocks = list(dict.fromkeys(block for level in self.levels for block in level.known()))
         capacity = sum(level.rules.capacity for level in self.levels)
         self.numbering = Numbering(max(len(blocks), min(ROOM, 64 + 2 * capacity)))
         if blocks:
