@@ -9,7 +9,7 @@ import typer
 from kvtune_cli.exits import ExitCode
 from kvtune_cli.lab_traces import Trace
 from kvtune_cli.output import one_line, tell
-from kvtune_lab.model_shape import parse_shape
+from kvtune_lab.model_shape import MOST_TOKEN_BYTES, parse_shape
 from kvtune_lab.setups import MOST_ASKED, Policy
 from kvtune_lab.sizes import SizeError, parse_size, size_in_blocks
 
@@ -103,6 +103,8 @@ def bytes_of_a_token(bytes_per_token: int | None, model_shape: str | None) -> in
         return chosen("--model-shape", model_shape, parse_shape).bytes_per_token
     if bytes_per_token is not None and bytes_per_token < 1:
         wrong("--bytes-per-token", f"{bytes_per_token} is less than 1")
+    if bytes_per_token is not None and bytes_per_token > MOST_TOKEN_BYTES:
+        wrong("--bytes-per-token", f"{str(bytes_per_token)[:24]} is above {MOST_TOKEN_BYTES:,}")
     return bytes_per_token
 
 

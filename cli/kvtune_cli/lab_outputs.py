@@ -9,6 +9,7 @@ import typer
 
 from kvtune_cli.lab_options import wrong
 from kvtune_cli.output import STDOUT, tell, writing
+from kvtune_lab.whole_files import check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ class Outputs:
         for target in (self.json, self.parquet):
             if target is not None and target != STDOUT:
                 with writing(target):
-                    target.open("ab").close()
+                    check_writable(target)
 
     def draw(self, command: str, figures: "Iterable[tuple[str, Figure]]", *, none: str = "none") -> None:
         """Write plots, where they are wanted, and say which; `none` where there is nothing to draw."""

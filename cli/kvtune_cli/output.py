@@ -10,6 +10,7 @@ from typing import Any
 from kvtune_api.errors import KvtuneError, Problem, SpecError, Unavailable
 from kvtune_api.finite import finite
 from kvtune_cli.policies import InvalidPolicy
+from kvtune_lab.whole_files import replacing
 
 STDOUT = Path("-")
 """As a target, the standard output."""
@@ -37,8 +38,8 @@ def put_json(target: Path, data: Any) -> None:
     if target == STDOUT:
         say_json(data)
         return
-    with writing(target):
-        target.write_text(_json(data) + "\n", encoding="utf-8")
+    with writing(target), replacing(target) as file:
+        file.write(f"{_json(data)}\n".encode())
 
 
 @contextmanager
@@ -51,7 +52,9 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def _json(data: Any) -> str:
-    return json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    """A name of a file that is no UTF-8 has its odd bytes as escapes of JSON."""
+    text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode()
 
 
 def tell_error(error: KvtuneError) -> None:

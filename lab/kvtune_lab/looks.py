@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from kvtune_lab.setups import Policy
+from kvtune_lab.whole_files import replacing
 
 _COLORS: Mapping[Policy, str] = MappingProxyType(
     {
@@ -64,6 +65,7 @@ def write_figures(
     written = []
     for name, figure in figures:
         path = folder / f"{command}-{name}.{suffix}"
-        figure.savefig(path, dpi=144)
+        with replacing(path) as file:
+            figure.savefig(file, dpi=144, format=suffix)
         written.append(path)
     return written

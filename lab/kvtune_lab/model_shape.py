@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+MOST_TOKEN_BYTES = 1 << 30
+"""The largest models keep some MiB; so much times the tokens of a trace is still a number of 64 bits."""
+
 
 class ShapeError(ValueError):
     """Tell the user what is wrong with a model's shape."""
@@ -37,7 +40,7 @@ _BITS: Mapping[Dtype, int] = MappingProxyType(
 class ModelShape:
     """What decides the bytes of a token; `latent` values a layer replace heads where it is not 0.
 
-    Raises ShapeError for a part that is less than 1.
+    Raises ShapeError for a part that is less than 1, and for more than MOST_TOKEN_BYTES.
     """
 
     layers: int
@@ -54,6 +57,8 @@ class ModelShape:
                 raise ShapeError(f"{name}: {getattr(self, name)} is less than 1")
         if self.latent and (self.kv_heads or self.head_dim):
             raise ShapeError(f"latent: {self.latent} stands beside kv_heads or head_dim, which it replaces")
+        if self.bytes_per_token > MOST_TOKEN_BYTES:
+            raise ShapeError(f"{self.bytes_per_token:,} bytes a token are above {MOST_TOKEN_BYTES:,}")
 
     @property
     def bytes_per_token(self) -> int:

@@ -76,6 +76,10 @@ def test_bytes_of_a_token_come_from_either_option(capsys: Capture) -> None:
     assert bytes_of_a_token(None, "llama-3.1-8b") == 131_072
     assert "give this or --model-shape" in told(capsys, lambda: bytes_of_a_token(1, "llama-3.1-8b"))
     assert "--bytes-per-token: 0 is less" in told(capsys, lambda: bytes_of_a_token(0, None))
+    large = told(capsys, lambda: bytes_of_a_token(10**400, None))
+    assert "0 is above 1,073,741,824" in large
+    shape = "layers=999999999,kv_heads=999999999,head_dim=999999999"
+    assert "bytes a token are above" in told(capsys, lambda: bytes_of_a_token(None, shape))
     assert "--model-shape: 'gpt-9' is neither" in told(capsys, lambda: bytes_of_a_token(None, "gpt-9"))
 
 

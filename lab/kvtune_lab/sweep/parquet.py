@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyarrow import parquet as pq
+
+from kvtune_lab.capacity.parquet import write_table
 
 _FLOATS = ("ttl_seconds", "eviction_ratio")
 _RATES = "_rate"
@@ -14,7 +15,7 @@ _RATES = "_rate"
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write flat records, as `kvtune_lab.simulation.row` gives them; raises OSError."""
     schema = pa.schema([(name, _kind(name)) for name in rows[0]])
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), path)
+    write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), path)
 
 
 def _kind(name: str) -> pa.DataType:
