@@ -1,5 +1,7 @@
 """`kvtune trace stats`: what a trace says about reuse, its intervals, users, working sets and spikes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kvtune_lab.readers.loaded import Arrivals, ClientRates, Loaded
     from kvtune_lab.stats.report import Options
 
+TTL = "5m"
+
 
 def trace() -> typer.Typer:
     """The group of commands about traces."""
@@ -42,7 +46,9 @@ def _group() -> None:
 
 def stats(
     trace: Annotated[Path, typer.Argument(help="A trace of any format that is read, also .gz or .zst.")],
-    ttl: Annotated[str, typer.Option("--ttl", help="Residency is held against this TTL.")] = "5m",
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", help=f"Residency is held against this TTL; default: {TTL}.")
+    ] = None,
     lru: Annotated[
         str | None, typer.Option("--lru", help="Instead: against an LRU of so many blocks, bytes or share.")
     ] = None,
@@ -66,7 +72,9 @@ def stats(
 
     outputs = Outputs(json, parquet, plots, plot_format)
     outputs.check()
-    seconds = [_seconds("--ttl", ttl), _seconds("--window", window)]
+    if ttl is not None and lru is not None:
+        wrong("--ttl", "give this or --lru, not both")
+    seconds = [_seconds("--ttl", ttl or TTL), _seconds("--window", window)]
     size = bytes_of_a_token(bytes_per_token, model_shape)
     read = _read(trace, skip_bad=skip_bad, session_starts=session_starts)
     _tell_notes(read)
@@ -121,7 +129,7 @@ def _put_report(path: Path, loaded: "Loaded", options: "Options", outputs: Outpu
     from kvtune_lab.stats.records import class_rows
     from kvtune_lab.stats.report import TraceStats
 
-    with progress_bar("working out"):
+    with _refusing_long(path), progress_bar("working out"):
         worked_out = TraceStats(loaded, options)
         report = worked_out.report()
     if outputs.json != STDOUT:
@@ -140,7 +148,8 @@ def _put_arrivals(path: Path, arrivals: "Arrivals | ClientRates", outputs: Outpu
     from kvtune_lab.stats.records import arrival_row
     from kvtune_lab.stats.report import arrival_report
 
-    report = arrival_report(arrivals)
+    with _refusing_long(path):
+        report = arrival_report(arrivals)
     if outputs.json != STDOUT:
         from kvtune_cli.trace_text import print_arrivals
 
@@ -151,6 +160,17 @@ def _put_arrivals(path: Path, arrivals: "Arrivals | ClientRates", outputs: Outpu
 
         figures = arrival_figures(arrivals)
     _put(path, report, [arrival_row(report)], figures, outputs)
+
+
+@contextmanager
+def _refusing_long(path: Path) -> Iterator[None]:
+    """End the command with one line where a trace spans too long."""
+    from kvtune_lab.stats.arrivals import SpanError
+
+    try:
+        yield
+    except SpanError as error:
+        wrong(str(path), error)
 
 
 def _put(path: Path, report: Any, rows: list[dict[str, Any]], figures: Any, outputs: Outputs) -> None:

@@ -210,6 +210,7 @@ def test_bad_rows_are_skipped_and_counted(trace: Path, capsys: Capture) -> None:
         (["--ttl", "soon"], "kvtune: --ttl: "),
         (["--window", "0s"], "kvtune: --window: 0s is not greater than 0"),
         (["--lru", "x"], "kvtune: --lru: "),
+        (["--lru", "10%", "--ttl", "5m"], "kvtune: --ttl: give this or --lru, not both"),
         (["--lru", "1GiB"], "kvtune: --lru: "),
         (["--plot-format", "gif"], "kvtune: --plot-format: 'gif' is not one of png, svg"),
         (["--bytes-per-token", "0"], "kvtune: --bytes-per-token: 0 is less than 1"),
@@ -229,3 +230,32 @@ def test_what_is_not_there_or_cannot_be_written_is_unavailable(
     assert capsys.readouterr().err == f"kvtune: {tmp_path / 'none'}: No such file or directory\n"
     assert kvtune("trace", "stats", trace, "--plots", trace) == ExitCode.UNAVAILABLE
     assert f"kvtune: {trace}: File exists" in capsys.readouterr().err
+
+
+def test_rates_of_0_have_no_peak(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text(SERVEGEN.partition("\n")[0] + "\nl,m,0,0,0,2,Gamma,1,1\n")
+    assert kvtune("trace", "stats", path, "--plots", tmp_path / "plots", "--json", "-") == ExitCode.OK
+    told = capsys.readouterr()
+    assert json.loads(told.out)["spikes"] is None
+    assert "plots: none" in told.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "".join(json.dumps(row(at, [1])) + "\n" for at in (0, 1.7e12)),
+            "spans 1.7e+09 s, more than 5,000,000",
+        ),
+        (AZURE + "9999-01-01 00:00:00,1,1\n", "spans 2.5"),
+    ],
+    ids=["epoch behind 0", "year 9999"],
+)
+def test_a_span_of_centuries_is_refused(text: str, says: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    assert kvtune("trace", "stats", path, "--plots", tmp_path / "plots") == ExitCode.USAGE
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"kvtune: {path}: {says}")
+    assert last.endswith("windows of 60 s")

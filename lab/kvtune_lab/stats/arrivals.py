@@ -8,6 +8,19 @@ from kvtune_lab.readers.loaded import ClientRates, Reals
 
 BIN_SECONDS = 60.0
 
+MOST_BINS = 5_000_000
+"""Nine years of minutes; a trace that spans more has times in another unit, or from several clocks."""
+
+
+class SpanError(ValueError):
+    """Tell the user that a trace spans too long for its minutes, or windows, to be counted."""
+
+
+def refuse_long(seconds: float, bin_seconds: float = BIN_SECONDS) -> None:
+    """Raise SpanError for a span of more than MOST_BINS bins."""
+    if seconds > MOST_BINS * bin_seconds:
+        raise SpanError(f"spans {seconds:,.6g} s, more than {MOST_BINS:,} windows of {bin_seconds:g} s")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spikes:
@@ -55,8 +68,10 @@ def spikes_of(times: Reals, *, until_seconds: float | None = None) -> Spikes | N
     )
 
 
-def spikes_of_rates(rates: ClientRates) -> Spikes:
-    """Describe the sum of all clients' rates, step by step; single requests are not known."""
+def spikes_of_rates(rates: ClientRates) -> Spikes | None:
+    """Describe the sum of all clients' rates, step by step; None where all are 0."""
+    if not rates.rates.any():
+        return None
     steps = (rates.times // rates.step_seconds).astype(np.int64)
     counts = np.bincount(steps, rates.rates * rates.step_seconds).astype(np.float64)
     return _spikes(counts, rates.step_seconds)

@@ -48,6 +48,8 @@ def arrival_figures(arrivals: Arrivals | ClientRates) -> Iterator[tuple[str, Fig
     if isinstance(arrivals, Arrivals):
         yield "arrivals", _arrivals(arrivals.times)
         return
+    if not arrivals.rates.any():
+        return
     step = arrivals.step_seconds
     counts = np.bincount((arrivals.times // step).astype(np.int64), arrivals.rates * step)
     yield "arrivals", _counts(counts.astype(np.float64), step, len(counts) * step)

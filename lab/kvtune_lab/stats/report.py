@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvtune_lab.readers.loaded import Arrivals, ClientRates, Format, Loaded, Reals
-from kvtune_lab.stats.arrivals import Spikes, spikes_of, spikes_of_rates
+from kvtune_lab.stats.arrivals import BIN_SECONDS, Spikes, refuse_long, spikes_of, spikes_of_rates
 from kvtune_lab.stats.classes import Classes, classes_of
 from kvtune_lab.stats.demand import Demand, Demands
 from kvtune_lab.stats.intervals import Intervals, describe
@@ -104,7 +104,7 @@ class Sample:
 
 
 def arrival_report(arrivals: Arrivals | ClientRates) -> ArrivalReport:
-    """Describe a trace without blocks."""
+    """Describe a trace without blocks; raises SpanError."""
     if isinstance(arrivals, ClientRates):
         return ArrivalReport(
             format=arrivals.format,
@@ -117,6 +117,7 @@ def arrival_report(arrivals: Arrivals | ClientRates) -> ArrivalReport:
             notes=arrivals.notes,
             skipped=arrivals.skipped,
         )
+    refuse_long(float(arrivals.times[-1]))
     return ArrivalReport(
         format=arrivals.format,
         duration_seconds=float(arrivals.times[-1]),
@@ -134,7 +135,12 @@ class TraceStats:
     """Works out the statistics of one trace; keeps what plots need, too."""
 
     def __init__(self, loaded: Loaded, options: Options) -> None:
-        """Go through the trace once for each of its next uses, known prefixes and classes."""
+        """Go through the trace once for each of its next uses, known prefixes and classes.
+
+        Raises SpanError for a trace that spans too many minutes, or windows.
+        """
+        for seconds in (BIN_SECONDS, options.window_seconds):
+            refuse_long(float(loaded.requests.times[-1]), seconds)
         self.loaded = loaded
         self.options = options
         self.talks = conversations(loaded)
