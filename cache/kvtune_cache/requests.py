@@ -15,6 +15,7 @@ from kvtune_cache.blocks import (
     RESIDENT,
     Bytes,
     Integers,
+    Links,
     Longs,
     next_request,
     prefix,
@@ -98,7 +99,7 @@ def left(counts: Longs) -> int:
     return counts[LEFT + PRESSURE] + counts[LEFT + TTL] + counts[LEFT + RESIZE]
 
 
-def serve_stream(cache: Cache, rules: Rules, blocks: Integers) -> int:
+def serve_stream(cache: Cache, rules: Rules, blocks: Links) -> int:
     """Serve a request of one block for each of `blocks`; how many were hit.
 
     As `serve_all` of such requests, for policies that learn nothing of requests and rules with neither TTL,

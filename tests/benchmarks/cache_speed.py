@@ -26,7 +26,7 @@ DISTINCT, SHARE, SEED, REPEATS = 1_000_000, 10, 0, 3
 PEERS = {Eviction.LRU: "LRU", Eviction.SIEVE: "Sieve", Eviction.S3FIFO: "S3FIFO", Eviction.ARC: "ARC"}
 """What the other side calls the same algorithm."""
 
-Blocks: TypeAlias = "NDArray[np.int32]"
+Blocks: TypeAlias = "NDArray[np.uint32]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def zipf(count: int, distinct: int) -> Blocks:
     weights = 1 / np.arange(1, distinct + 1)
     steps = np.cumsum(weights) / weights.sum()
     drawn = np.searchsorted(steps, np.random.default_rng(SEED).random(count))
-    return drawn.astype(np.int32)
+    return drawn.astype(np.uint32)
 
 
 def fastest(run: Callable[[], float], repeats: int = REPEATS) -> Timed:
@@ -59,7 +59,7 @@ def ours(blocks: Blocks, policy: Eviction, capacity: int) -> Timed:
     """The compiled core on arrays; compilation and the making of tables are not timed."""
     rules, run = Rules(int(policy), capacity), compiled(serve_stream, policy=int(policy))
     made = [as_arrays(plain_cache(DISTINCT)) for _ in range(REPEATS)]
-    run(as_arrays(plain_cache(1)), rules, np.zeros(1, np.int32))  # type: ignore[arg-type]
+    run(as_arrays(plain_cache(1)), rules, np.zeros(1, np.uint32))  # type: ignore[arg-type]
     return fastest(lambda: run(made.pop(), rules, blocks) / len(blocks))  # type: ignore[arg-type]
 
 
