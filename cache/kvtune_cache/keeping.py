@@ -1,6 +1,6 @@
 """Keep blocks in one cache by its rules: touch, take in, free in passes, expire, shrink.
 
-Called by whoever serves requests: requests.py for one cache, levels.py for tiers. What leaves is counted by
+Called by whoever serves requests: requests.py for one cache, tier.py for tiers. What leaves is counted by
 its reason, noted in `table.gone` until the next request opens, and remembered in `left` until it is asked for
 again.
 """

@@ -1,6 +1,6 @@
 """LRU for a whole request at once, as an engine runs it: the same as block by block, in fewer steps.
 
-Called by level.py, and by whoever serves whole traces on lists. A request's own blocks end up behind all
+Called by tier.py, and by whoever serves whole traces on lists. A request's own blocks end up behind all
 others, and they are never more than the capacity, so that what must go is the oldest of the others, and may
 go after the touches. Neighbours of a prefix that follow one another already are moved as one run. Lists only;
 `keeping.touch` says what is meant.
