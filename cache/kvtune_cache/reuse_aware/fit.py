@@ -233,8 +233,10 @@ def index_cells(reuse: Reuse, slot: int) -> None:
         rate = hazard(reuse, slot, b, weight, factor)
         cells.rate[slot * BINS + b] = rate
         width = classes.edges[b + 1] - classes.edges[b]
-        last = math.exp(-min(MOST_HAZARD, rate * width))
-        gain, cost = 1.0 - last, (1.0 - last) / rate
+        due = min(MOST_HAZARD, rate * width)
+        last = math.exp(-due)
+        gain = 1.0 - last if last < 1.0 else due  # the same where e^-x is 1 for all that a float can tell
+        cost = gain / rate
         while top < AGES and gains[top] * cost > gain * costs[top]:
             gain += last * gains[top]
             cost += last * costs[top]

@@ -51,6 +51,12 @@ def test_the_hazard_of_many_events_is_that_of_its_own_cell() -> None:
     assert hazard(reuse, 0, 3, weight, 1.0) == pytest.approx(0.1, rel=0.01)
 
 
+@pytest.mark.parametrize("exposure", [1e17, 1e25])
+def test_a_hazard_that_a_float_hardly_tells_from_none_still_has_a_worth(exposure: float) -> None:
+    worth = counted([(0.0, exposure)] * AGES).cells.worth[:AGES]
+    assert all(0.0 < each < 1e-15 for each in worth)
+
+
 def test_without_any_events_younger_is_worth_more() -> None:
     reuse = plain_reuse(1)
     slot = cohort_slot(reuse, 7)
