@@ -48,12 +48,16 @@ from kvtune_cache.reuse_aware.state import (
     REQUESTS,
     SAMPLED,
     SERVED_AT,
+    Blocks,
     Reuse,
 )
 from kvtune_cache.signals import HINT, KIND, NOW, OUTPUT_TOKENS, POSITION
 
 MEMORY: Final = 10
 """For how many departures a block is remembered after its own, in capacities."""
+
+STEPS_UP: Final = 4096
+"""How far to look for a block among those above another one."""
 
 TURN: Final = 1 << 30
 """Departures are numbered up to here, then from 0 again."""
@@ -155,6 +159,8 @@ def reuse_adopt(cache: Cache, x: int) -> None:
         c = cohort_of(reuse, UNKNOWN, cache.request[NOW])
         reuse.cohorts.members[c] += 1
         reuse.blocks.cohort[x] = c
+    if _leads_to(reuse.blocks, x, reuse.blocks.parent[x]):
+        reuse.blocks.parent[x] = NO_BLOCK
     _take_in(reuse, x)
     if reuse.blocks.children[x] == 0:
         place_leaf(reuse, x)
@@ -210,7 +216,8 @@ def _forget(reuse: Reuse, x: int, now: float) -> None:
 def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
     """Count the blocks of the prefix that are known, and note the parent of each block.
 
-    A resident block keeps the parent under which it was counted, but for one without any.
+    A resident block keeps the parent under which it was counted, but for one without any. Nothing comes under
+    what it leads to: requests that are no chains would make blocks that are never leaves.
     """
     reuse, where = cache.reuse.blocks, cache.table.where
     known, whole = 0, True
@@ -220,11 +227,25 @@ def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
             known += 1
         else:
             whole = False
+        follows = i > start and not _leads_to(reuse, x, blocks[i - 1])
         if where[x] <= RESIDENT:
-            reuse.parent[x] = blocks[i - 1] if i > start else NO_BLOCK
-        elif reuse.parent[x] == NO_BLOCK and i > start:
+            reuse.parent[x] = blocks[i - 1] if follows else NO_BLOCK
+        elif reuse.parent[x] == NO_BLOCK and follows:
             _find_parent(cache.reuse, x, blocks[i - 1])
     return known
+
+
+def _leads_to(blocks: Blocks, x: int, y: int) -> bool:
+    """Say whether x has children and y is below it, or too far below anything to say."""
+    if blocks.children[x] == 0:
+        return False
+    for _ in range(STEPS_UP):
+        if y == x:
+            return True
+        if y == NO_BLOCK:
+            return False
+        y = blocks.parent[y]
+    return True
 
 
 def _find_parent(reuse: Reuse, x: int, parent: int) -> None:

@@ -8,6 +8,7 @@ from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import REUSE_AWARE, adopt, drop, evict
 from kvtune_cache.requests import Requests, serve, serve_all
 from kvtune_cache.reuse_aware.policy import reuse_forget, reuse_trim
+from kvtune_cache.reuse_aware.state import LEAF
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import NOW
 from tests.cache.reuse_aware.states import assert_sound_state, sessions
@@ -111,3 +112,42 @@ def test_adopted_blocks_leave_oldest_first_and_find_their_parents_again() -> Non
     assert serve(cache, Rules(REUSE_AWARE, 6), requests._replace(times=[101.0]), 0) == 3
     assert_sound_state(cache)
     assert [evict(REUSE_AWARE, cache, 6) for _ in range(4)] == [5, 4, 3, NO_BLOCK]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    drawn=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True), min_size=1, max_size=30),
+    dropped=st.lists(st.integers(0, 7)),
+)
+def test_requests_that_are_no_chains_never_make_a_block_its_own_ancestor(
+    drawn: list[list[int]], dropped: list[int]
+) -> None:
+    requests = paced(packed(drawn), 5.0)
+    cache, rules = plain_cache(8, REUSE_AWARE), Rules(REUSE_AWARE, 6)
+    where, parent = cache.table.where, cache.reuse.blocks.parent
+    for r in range(len(drawn)):
+        serve(cache, rules, requests, r)
+        for x in dropped[r : r + 1]:
+            if where[x] > RESIDENT:
+                drop(REUSE_AWARE, cache, x)
+        assert_sound_state(cache)
+        for x in range(8):
+            steps = 0
+            while x != NO_BLOCK and where[x] > RESIDENT:
+                x, steps = parent[x], steps + 1
+                assert steps <= 8
+
+
+def test_pairs_that_were_asked_for_both_ways_round_leave_like_others() -> None:
+    pairs = [[x, x + 1] for x in range(0, 48, 2)]
+    both = [order for pair in pairs for order in (pair, pair[::-1])]
+    requests = paced(packed(both + [[x] for x in range(48, 148)]), 1.0)
+    cache = plain_cache(148, REUSE_AWARE)
+    rules = Rules(REUSE_AWARE, 60)
+    for r in range(len(both)):
+        serve(cache, rules, requests, r)
+    parent = cache.reuse.blocks.parent
+
+    assert all(parent[parent[x]] == NO_BLOCK for x in range(48) if parent[x] != NO_BLOCK)
+    leaves = sum(mark & LEAF > 0 for mark in cache.reuse.blocks.marks[:48])
+    assert leaves == 24
