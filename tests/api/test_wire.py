@@ -61,3 +61,31 @@ def test_counters_hold_only_counts(value: object) -> None:
 
 def test_a_counter_that_is_not_kept_is_none_and_not_zero() -> None:
     assert parse(Counters, {"at": 5, "startedAt": 0}).requests is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("config.evictionRatio", True),
+        ("config.evictionRatio", "0.1"),
+        ("config.storeThreshold", True),
+        ("config.storeThreshold", "2"),
+        ("generation", True),
+        ("token", "1"),
+        ("leaseSeconds", "30"),
+    ],
+)
+def test_a_push_takes_no_text_and_no_truth_value_for_a_number(field: str, value: object) -> None:
+    body: dict[str, Any] = {
+        "role": "candidate",
+        "generation": 1,
+        "token": 1,
+        "policyUID": "p1",
+        "config": {},
+        "leaseSeconds": 30,
+    }
+    *parents, name = field.split(".")
+    (body[parents[0]] if parents else body)[name] = value
+
+    with pytest.raises(SpecError, match=f"^{field}: must be a number$"):
+        parse(Push, body)

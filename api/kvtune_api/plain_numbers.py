@@ -1,0 +1,18 @@
+"""Numbers that are written as numbers: neither true or false nor a text, which pydantic would take for some.
+
+Called by the types of this room whose fields decide what an agent runs.
+"""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+
+def _a_number(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("must be a number")
+    return value
+
+
+PlainFloat = Annotated[float, BeforeValidator(_a_number)]
+PlainInt = Annotated[int, BeforeValidator(_a_number)]
