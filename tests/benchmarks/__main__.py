@@ -20,6 +20,7 @@ from tests.benchmarks import (
     lab_speed,
     policies,
     replay_arms,
+    robustness,
     safety,
     search,
     throughput,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "cache": Benchmark(title="Speed and memory of the cache core", measure=cache_speed.measure),
     "lab_speed": Benchmark(title="The laboratory from the shell", measure=lab_speed.measure),
     "policies": Benchmark(title="Hit rates of the policies", measure=policies.measure),
+    "robustness": Benchmark(title="ReuseAware where it is hard not to lose", measure=robustness.measure),
     "kubernetes": Benchmark(title="The operator in a cluster", measure=kubernetes.measure),
     "soak": Benchmark(title="The operator's memory over time", measure=kubernetes_soak.measure),
 }

@@ -17,6 +17,7 @@ from kvtune_cache.eviction.policy import Eviction
 from kvtune_cache.requests import serve_stream
 from kvtune_cache.rules import Rules
 from kvtune_lab.compiled import as_arrays, compiled
+from tests.benchmarks.cache_learning import learning_tables
 from tests.benchmarks.study import Effort, Results
 from tests.benchmarks.table import Table
 
@@ -121,7 +122,9 @@ def measure(effort: Effort) -> Iterator[Results]:
             other = theirs(trace, peer, capacity, len(blocks)) if find_spec("libcachesim") else None
             rows.append(_row(policy, len(blocks), mine, other, plain(few, policy, capacity), len(few)))
             last = len(rows) == len(PEERS)
-            yield Results(tables=(_table(rows), _memory()), seeds=f"seed {SEED}", partial=not last)
+            learning = learning_tables() if last and not effort.quick else ()
+            tables = (_table(rows), *learning, _memory())
+            yield Results(tables=tables, seeds=f"seed {SEED}", partial=not last)
 
 
 def _row(
