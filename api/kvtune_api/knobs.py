@@ -11,13 +11,13 @@ from typing import Annotated
 from pydantic import Field
 
 from kvtune_api.codec import frozen
-from kvtune_api.plain_numbers import PlainFloat, PlainInt
+from kvtune_api.plain_numbers import WRITTEN_AS_NUMBER
 from kvtune_api.units import Duration, PositiveDuration, PositiveQuantity, Quantity
 
 STORE_THRESHOLD_MAX = 100
 """Sightings are counted in a byte, and a block that comes back so often was worth storing long before."""
 
-StoreThreshold = Annotated[PlainInt, Field(ge=1, le=STORE_THRESHOLD_MAX)]
+StoreThreshold = Annotated[int, Field(ge=1, le=STORE_THRESHOLD_MAX), WRITTEN_AS_NUMBER]
 
 
 class EvictionPolicy(StrEnum):
@@ -63,7 +63,7 @@ class CacheConfig:
     cache_ttl: PositiveDuration | None = None
     """How long a block below the device may stay idle before it counts as a miss and is freed."""
 
-    eviction_ratio: Annotated[PlainFloat, Field(gt=0, le=1)] | None = None
+    eviction_ratio: Annotated[float, Field(gt=0, le=1), WRITTEN_AS_NUMBER] | None = None
     """Share of a tier's capacity that one eviction pass frees when the tier is full."""
 
     tiers: Tiers = Tiers()

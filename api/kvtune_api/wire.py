@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from kvtune_api.codec import frozen
 from kvtune_api.knobs import CacheConfig, Knob
-from kvtune_api.plain_numbers import PlainFloat, PlainInt
+from kvtune_api.plain_numbers import WRITTEN_AS_NUMBER
 
 GRID_SECONDS = 5
 """Agents keep their counters at every multiple of this; window bounds lie on it."""
@@ -23,7 +23,7 @@ LARGEST_INTEGER = 2**53
 """The largest integer that every JSON reader takes exactly."""
 
 Count = Annotated[float, Field(ge=0, le=LARGEST_COUNT)]
-Sequence = Annotated[PlainInt, Field(ge=0, le=LARGEST_INTEGER)]
+Sequence = Annotated[int, Field(ge=0, le=LARGEST_INTEGER), WRITTEN_AS_NUMBER]
 Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
 """Engine seconds."""
 
@@ -66,7 +66,7 @@ class Push:
     config: CacheConfig
     """What to run."""
 
-    lease_seconds: Annotated[PlainFloat, Field(gt=0, le=86_400)] | None = None
+    lease_seconds: Annotated[float, Field(gt=0, le=86_400), WRITTEN_AS_NUMBER] | None = None
     """Wall seconds after which a candidate returns to the incumbent by itself unless pushed again."""
 
     fallback_rules: FallbackRules | None = None
