@@ -22,7 +22,10 @@ def config_from_options(
     eviction_policy: str | None = None,
     store_threshold: int | None = None,
 ) -> "CacheConfig":
-    """The configuration that the options give; raise `SpecError` naming options."""
+    """The configuration that the options give, a policy by its name in any case.
+
+    Raises `SpecError` naming options.
+    """
     from kvtune_api.codec import parse
     from kvtune_api.errors import Problem, SpecError
     from kvtune_api.knobs import CacheConfig
@@ -31,7 +34,7 @@ def config_from_options(
         "cacheTTL": cache_ttl,
         "evictionRatio": eviction_ratio,
         "tiers": {"hostMemory": host_memory},
-        "evictionPolicy": eviction_policy,
+        "evictionPolicy": None if eviction_policy is None else _policy_name(eviction_policy),
         "storeThreshold": store_threshold,
     }
     try:
@@ -39,3 +42,10 @@ def config_from_options(
     except SpecError as error:
         named = (Problem(OPTIONS.get(p.path, p.path), p.message) for p in error.problems)
         raise SpecError(*named) from error
+
+
+def _policy_name(text: str) -> str:
+    """The name of a policy that is meant; the text itself where none is."""
+    from kvtune_api.knobs import EvictionPolicy
+
+    return {policy.lower(): str(policy) for policy in EvictionPolicy}.get(text.lower(), text)
