@@ -109,13 +109,17 @@ def _lines(done: "Simulation", data: Mapping[str, Any]) -> list[str]:
     variant = variant_text(done.setup)
     return [
         f"{done.requests:,} requests, {done.block_references:,} blocks, {done.distinct_blocks:,} distinct",
-        f"{done.setup.policy} with {done.setup.capacity_blocks:,} blocks ({share:.1%} of those)"
+        f"{done.setup.policy} with {done.setup.capacity_blocks:,} blocks ({100 * share:.1f} % of those)"
         + (f", {variant}" if variant else ""),
-        f"hit rate of tokens  {done.token_hit_rate:.4f}, last half {done.token_hit_rate_last_half:.4f}",
-        f"hit rate of blocks  {done.block_hit_rate:.4f}, last half {done.block_hit_rate_last_half:.4f}",
+        f"hit rate of tokens  {_rates(done.token_hit_rate, done.token_hit_rate_last_half)}",
+        f"hit rate of blocks  {_rates(done.block_hit_rate, done.block_hit_rate_last_half)}",
         *([] if done.evictions is None else _eviction_lines(done.evictions)),
         *([] if data["bytes_read"] is None else [_moved(data)]),
     ]
+
+
+def _rates(whole: float, last_half: float) -> str:
+    return f"{100 * whole:.2f} %, last half {100 * last_half:.2f} %"
 
 
 def _eviction_lines(left: "Evictions") -> list[str]:

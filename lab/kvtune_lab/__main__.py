@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from kvtune_lab.readers.errors import TraceError
 from kvtune_lab.readers.mooncake import repeat_mooncake
 from kvtune_lab.readers.recording import write_recording
 from kvtune_lab.traffic import Request
+from kvtune_lab.whole_files import replacing
 from kvtune_lab.workload import WORKLOADS
 
 RECORDED_BLOCK_TOKENS = 128
@@ -71,7 +73,9 @@ def workload(arguments: argparse.Namespace, agents: int) -> Iterator[Request]:
 
 
 async def drive(arguments: argparse.Namespace) -> None:
-    """Drive until a signal, end of input, or the end of the workload."""
+    """Drive until a signal, end of input, or the end of the workload; raises OSError without the token."""
+    if arguments.token_file is not None:
+        arguments.token_file.read_bytes()  # later it may be missing for a while, as it is renewed
     config = DriverConfig(
         agents=tuple(url for url in arguments.agents.split(",") if url),
         posting=PostingConfig(token_file=arguments.token_file),
@@ -117,7 +121,7 @@ def record(arguments: argparse.Namespace) -> None:
         )
         for request in islice(requests, arguments.requests)
     )
-    with arguments.file.open("w", encoding="utf-8") as file:
+    with replacing(arguments.file) as packed, TextIOWrapper(packed, "utf-8", write_through=True) as file:
         written = write_recording(file, rows, block_tokens=RECORDED_BLOCK_TOKENS)
     _say({"event": "recorded", "requests": written, "file": str(arguments.file)})
 

@@ -29,6 +29,12 @@ SESSION_BLOCKS_LOG2 = 16
 DRIFT = ((0.07, 7200.0), (0.03, 3000.0))
 """Amplitudes and periods in seconds of the drift of session starts."""
 
+LEAST_RATE = 1e-6
+"""Requests per second; with fewer, times soon get too large to be exact."""
+
+MOST_RATE = 10_000
+"""To begin takes 0.05 s of a processor for each request per second: the sessions that are alive then."""
+
 _MOST_DRIFT = 1 + sum(amplitude for amplitude, _ in DRIFT)
 
 
@@ -215,10 +221,14 @@ def generate(
     """Yield requests without an end, in order of arrival, at a mean rate over all agents.
 
     A share of them comes with a hint; the requests are the same whatever that share. Raises ValueError for a
-    rate that is not > 0, for kinds whose shares do not sum to 1, for a share of hints outside 0 to 1.
+    rate outside LEAST_RATE to MOST_RATE, for kinds whose shares do not sum to 1, for a share of hints outside
+    0 to 1.
     """
     if not 0 < requests_per_second < float("inf"):
         raise ValueError(f"requests_per_second: {requests_per_second} is not a finite number above 0")
+    if not LEAST_RATE <= requests_per_second <= MOST_RATE:
+        problem = f"is not from {LEAST_RATE:g} to {MOST_RATE:,}"
+        raise ValueError(f"requests_per_second: {requests_per_second:g} {problem}")
     shares = sum(kind.request_share for kind in kinds)
     if abs(shares - 1) > 1e-9:
         raise ValueError(f"kinds: request shares sum to {shares}, not 1")

@@ -80,13 +80,13 @@ class Setup:
 
     def _refuse_beside_opt(self) -> None:
         if self.order is not Order.TAIL:
-            raise SetupError(f"order: {self.order}: OPT knows no order")
+            raise SetupError(f"order: {self.order}: OPT takes no --order")
         if self.ttl_seconds is not None:
-            raise SetupError(f"ttl: {self.ttl_seconds:g} s: OPT knows no ttl")
+            raise SetupError(f"ttl: {self.ttl_seconds:g} s: OPT takes no --ttl")
         if self.eviction_ratio is not None:
-            raise SetupError(f"eviction-ratio: {self.eviction_ratio}: OPT knows no ratio")
+            raise SetupError(f"eviction-ratio: {self.eviction_ratio}: OPT takes no --eviction-ratio")
         if self.store_threshold > 1:
-            raise SetupError(f"store-threshold: {self.store_threshold}: OPT knows no threshold")
+            raise SetupError(f"store-threshold: {self.store_threshold}: OPT takes no --store-threshold")
 
     @property
     def pass_blocks(self) -> int:

@@ -29,9 +29,9 @@ def test_the_result_for_a_person(trace: Path, capsys: Capture) -> None:
     assert run(["simulate", str(trace), "--capacity", "3"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines() == [
         "3 requests, 6 blocks, 3 distinct",
-        "LRU with 3 blocks (100.0% of those)",
-        "hit rate of tokens  0.5040, last half 0.7560",
-        "hit rate of blocks  0.5000, last half 0.7500",
+        "LRU with 3 blocks (100.0 % of those)",
+        "hit rate of tokens  50.40 %, last half 75.60 %",
+        "hit rate of blocks  50.00 %, last half 75.00 %",
         "evicted  0 blocks for room, 0 by TTL; 0 of them were asked for again",
         "written  3 blocks",
     ]
@@ -101,9 +101,9 @@ def test_golden_values_of_the_conversation_trace(
         (["--capacity", "9", "--model-shape", "gpt-9"], "--model-shape: 'gpt-9' is neither a part"),
         (
             ["--capacity", "9", "--policy", "OPT", "--order", "forward"],
-            "--order: forward: OPT knows no order",
+            "--order: forward: OPT takes no --order",
         ),
-        (["--capacity", "9", "--policy", "OPT", "--ttl", "9s"], "--ttl: 9 s: OPT knows no ttl"),
+        (["--capacity", "9", "--policy", "OPT", "--ttl", "9s"], "--ttl: 9 s: OPT takes no --ttl"),
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(trace: Path, args: list[str], says: str, capsys: Capture) -> None:
@@ -123,7 +123,7 @@ def test_sizes_in_bytes_and_shares(trace: Path, capsys: Capture) -> None:
     for capacity in ("100%", "6KiB"):
         args = ["simulate", str(trace), "--capacity", capacity, "--bytes-per-token", "4"]
         assert run(args) == ExitCode.OK
-        assert "LRU with 3 blocks (100.0% of those)" in capsys.readouterr().out
+        assert "LRU with 3 blocks (100.0 % of those)" in capsys.readouterr().out
 
 
 def test_a_capacity_above_the_trace_is_said_and_allowed(trace: Path, capsys: Capture) -> None:

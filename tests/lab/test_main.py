@@ -67,6 +67,29 @@ def test_a_recording_of_nothing_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["reason"] == "requests: 0 is less than 1"
 
 
+@pytest.mark.parametrize("rate", ["1e300", "1e-300", "nan"])
+def test_a_rate_that_no_fleet_has_is_refused_and_the_file_stays(
+    rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t").write_text("earlier")
+    assert main(["record", str(tmp_path / "t"), "--requests", "2", "--rate", rate]) == 2
+    assert json.loads(capsys.readouterr().out)["reason"].startswith("requests_per_second: ")
+    assert (tmp_path / "t").read_text() == "earlier"
+
+
+def test_the_slowest_trace_is_read_again(tmp_path: Path) -> None:
+    assert main(["record", str(tmp_path / "t"), "--requests", "50", "--rate", "1e-6"]) == 0
+    assert len(load(tmp_path / "t").requests.times) == 50
+
+
+def test_a_token_that_is_not_there_ends_the_driver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--agents", "http://127.0.0.1:9", "--origin", "0", "--token-file", str(tmp_path / "none")]
+    assert main(["drive", *options]) == 2
+    assert "none" in json.loads(capsys.readouterr().out.splitlines()[-1])["reason"]
+
+
 def test_a_recording_that_cannot_be_written_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,10 +29,10 @@ def test_every_policy_but_the_optimum_is_one_of_the_cache() -> None:
         ({"eviction_ratio": float("nan")}, "eviction-ratio: nan is not"),
         ({"store_threshold": 0}, "store-threshold: 0 is not from 1 to 255"),
         ({"store_threshold": 256}, "store-threshold: 256 is not from 1 to 255"),
-        ({"policy": Policy.OPT, "order": Order.FORWARD}, "order: forward: OPT knows no order"),
-        ({"policy": Policy.OPT, "ttl_seconds": 90.0}, "ttl: 90 s: OPT knows no ttl"),
-        ({"policy": Policy.OPT, "eviction_ratio": 0.1}, "eviction-ratio: 0.1: OPT knows no ratio"),
-        ({"policy": Policy.OPT, "store_threshold": 2}, "store-threshold: 2: OPT knows no threshold"),
+        ({"policy": Policy.OPT, "order": Order.FORWARD}, "order: forward: OPT takes no --order"),
+        ({"policy": Policy.OPT, "ttl_seconds": 90.0}, "ttl: 90 s: OPT takes no --ttl"),
+        ({"policy": Policy.OPT, "eviction_ratio": 0.1}, "eviction-ratio: 0.1: OPT takes no --eviction-ratio"),
+        ({"policy": Policy.OPT, "store_threshold": 2}, "store-threshold: 2: OPT takes no --store-threshold"),
     ],
 )
 def test_a_wrong_setup_is_told(wrong: dict[str, Any], says: str) -> None:
