@@ -61,13 +61,15 @@ class Simulator:
         return self._core.compiles(policy)
 
     def simulate(self, setup: Setup) -> Simulation:
-        """Serve all requests from an empty cache."""
+        """Serve all requests from an empty cache; raises ValueError where the last half has no token."""
         evictions = None
         if setup.policy is Policy.OPT:
             hit = self._core.optimally(setup.capacity_blocks)
         else:
             hit, evictions = self._core.by(_rules(setup))
         whole, half = self._core.sums(hit, 0), self._core.sums(hit, self.requests // 2)
+        if half.tokens == 0:
+            raise ValueError("trace: its last half holds no token")
         return Simulation(
             setup=setup,
             requests=self.requests,

@@ -111,3 +111,9 @@ def generated(*, seed: int, count: int) -> list[tuple[int, ...]]:
 def test_much_work_is_compiled() -> None:
     assert way_for(PLAIN_REFERENCES) is Way.PLAIN
     assert way_for(PLAIN_REFERENCES + 1) is Way.COMPILED
+
+
+def test_without_a_token_in_the_last_half_there_is_no_hit_rate() -> None:
+    cold = requests((1, 2), (3, 4))._replace(tokens=[16, 10, 0, 0])
+    with pytest.raises(ValueError, match="trace: its last half holds no token"):
+        simulated(cold, Policy.LRU, 9)
