@@ -43,7 +43,7 @@ def status(
 def _once(state_dir: Path, *, as_json: bool) -> None:
     from kvtune_api.errors import Unavailable
     from kvtune_operator.eventlog import read_events
-    from kvtune_operator.statedir import StateDir, holder, policies
+    from kvtune_operator.statedir import StateDir, holder, left_policies, policies
 
     state = StateDir(state_dir)
     found = policies(state)
@@ -51,12 +51,13 @@ def _once(state_dir: Path, *, as_json: bool) -> None:
         raise Unavailable(f"{state_dir}: holds no policy ({_elsewhere()})")
     who, events = holder(state), read_events(state.events)
     running = {policy.metadata.name: _running(state, policy) for policy in found}
+    left = left_policies(state)
     if as_json:
-        say_json(_data(found, running, events, who))
+        say_json({**_data(found, running, events, who), "notServed": sorted(left)})
         return
     from kvtune_cli.status_text import print_status
 
-    print_status(found, running, events[-EVENTS_SHOWN:], who)
+    print_status(found, running, events[-EVENTS_SHOWN:], who, left)
 
 
 def _elsewhere() -> str:

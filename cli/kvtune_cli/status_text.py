@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvtune_api.evidence import Evidence
-from kvtune_api.experiment import KVCacheExperiment
+from kvtune_api.experiment import ExperimentStatus, KVCacheExperiment
 from kvtune_api.knobs import CacheConfig, point, written
 from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus, Sli, Trial, Truth
@@ -28,13 +28,14 @@ def print_status(
     running: Mapping[str, KVCacheExperiment | None],
     events: Sequence[KeptEvent],
     who: str | None,
+    left: Mapping[str, float],
 ) -> None:
-    """Print everything to stdout."""
+    """Print everything to stdout; `left` has the Unix seconds of the last state of what nobody serves."""
     if sys.stdout.isatty():
-        _print(Console(), policies, running, events, who)
+        _print(Console(), policies, running, events, who, left)
         return
     unwrapped = io.StringIO()
-    _print(Console(file=unwrapped, width=PIPE_WIDTH), policies, running, events, who)
+    _print(Console(file=unwrapped, width=PIPE_WIDTH), policies, running, events, who, left)
     for line in unwrapped.getvalue().splitlines():
         sys.stdout.write(line.rstrip() + "\n")
 
@@ -45,14 +46,24 @@ def _print(
     running: Mapping[str, KVCacheExperiment | None],
     events: Sequence[KeptEvent],
     who: str | None,
+    left: Mapping[str, float],
 ) -> None:
     control = f"control plane: {who}" if who else "no control plane is running: this is the last state"
     console.print(Text(f"{control} (times are of the policy's clock)"))
     for policy in policies:
+        if (since := left.get(policy.metadata.name)) is not None:
+            console.print(Text(_not_served(policy, since), style="bold"))
+            continue
         _print_policy(console, policy, running.get(policy.metadata.name))
     for event in events:
         times = f" (x{event.count})" if event.count > 1 else ""
         console.print(Text(f"{event.last:%H:%M:%S} {event.type} {event.reason}: {event.message}{times}"))
+
+
+def _not_served(policy: KVCachePolicy, since: float) -> str:
+    """One line about a policy of this directory whose agents nobody looks at."""
+    when = f"{datetime.fromtimestamp(since, tz=UTC):%Y-%m-%d %H:%M:%S}"
+    return f"policy {policy.metadata.name}: not served since {when} UTC by this machine's clock"
 
 
 def _print_policy(console: Console, policy: KVCachePolicy, experiment: KVCacheExperiment | None) -> None:
@@ -103,13 +114,23 @@ def _experiment(experiment: KVCacheExperiment) -> Iterator[str]:
     if spec.why:
         yield f"why: {spec.why}"
     yield f"window {status.window:g} s after washout {status.washout:g} s, at most {spec.max_pairs} Deltas"
-    yield f"estimated end {_clock_time(status.estimated_end)}, power {number(status.power)}"
+    yield f"{_end(status)}, power {number(status.power)}"
     yield _evidence(evidence, threshold=1.0 / settings.alpha)
     if evidence.deltas < settings.min_pairs:
         yield f"waits for minPairs: nothing is promoted before {settings.min_pairs} Deltas"
     for name in sorted(evidence.candidate):
         candidate, control = evidence.candidate[name], evidence.control.get(name)
         yield f"{name}: candidate {number(candidate)}, control {number(control)}"
+
+
+def _end(status: ExperimentStatus) -> str:
+    """When the experiment ends, by the estimate of its start; one that is known to be wrong is said to be."""
+    end, known = status.estimated_end, status.last_data_at
+    if status.epoch is not None:
+        known = max(known, status.epoch.measure_to)
+    if end is not None and end < known:
+        return f"takes longer than estimated (until {_clock_time(end)})"
+    return f"estimated end {_clock_time(end)}"
 
 
 def _clock_time(seconds: float | None) -> str:

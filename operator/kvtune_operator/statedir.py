@@ -51,6 +51,13 @@ class Fence:
     token: int
 
 
+@frozen
+class Serving:
+    """Which policy of the directory its control plane serves: one, though more may have been served."""
+
+    policy: str
+
+
 @dataclass(frozen=True, slots=True)
 class StateDir:
     """Paths of one state directory."""
@@ -86,6 +93,11 @@ class StateDir:
     def fence(self) -> Path:
         """File of the fencing token."""
         return self.path / "fence.json"
+
+    @property
+    def serving(self) -> Path:
+        """File of the policy that is served."""
+        return self.path / "serving.json"
 
     @property
     def lock_file(self) -> Path:
@@ -175,6 +187,16 @@ def policies(state: StateDir) -> tuple[KVCachePolicy, ...]:
     """Every policy of the directory, by name. Reads without the lock: files are replaced whole."""
     read_all = (read(KVCachePolicy, path) for path in _json_files(state.policies))
     return tuple(policy for policy in read_all if policy is not None)
+
+
+def left_policies(state: StateDir) -> dict[str, float]:
+    """Policies that the control plane of the directory does not serve, and the Unix seconds of their last
+    state; none where no control plane runs."""
+    serving = read(Serving, state.serving) if holder(state) is not None else None
+    if serving is None:
+        return {}
+    files = {path.stem: path for path in _json_files(state.policies) if path.stem != serving.policy}
+    return {name: path.stat().st_mtime for name, path in files.items()}
 
 
 def experiments(state: StateDir) -> tuple[KVCacheExperiment, ...]:

@@ -1,6 +1,7 @@
 """The kvtune command tells what a control plane does, and what its last state was."""
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,3 +115,33 @@ def test_the_status_of_a_damaged_directory_names_the_line(
 
     assert kvtune("status", "--state-dir", state.path) == ExitCode.CORRUPT
     assert "chat-1.json line 3: " in capsys.readouterr().err
+
+
+def test_a_policy_that_is_not_served_is_not_shown_as_if_it_were(
+    held: FileObjects, state: StateDir, capsys: Capture
+) -> None:
+    other = policy()
+    asyncio.run(held.apply_policy(replace(other, metadata=replace(other.metadata, name="next", uid="u2"))))
+
+    assert kvtune("status", "--state-dir", state.path) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert re.search(
+        r"policy chat: not served since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC by this machine", text
+    )
+    assert "policy next: " in text
+    assert "agents ready 6 of 6" not in text
+
+    assert kvtune("status", "--state-dir", state.path, "--json") == ExitCode.OK
+    assert as_json(capsys)["notServed"] == ["chat"]
+
+
+def test_an_estimated_end_that_has_passed_is_not_promised(
+    held: FileObjects, state: StateDir, capsys: Capture
+) -> None:
+    change(held, last_data_at=1501.0)
+
+    kvtune("status", "--state-dir", state.path)
+
+    text = capsys.readouterr().out
+    assert "takes longer than estimated (until 00:25:00), power 0.83" in text
+    assert "estimated end" not in text

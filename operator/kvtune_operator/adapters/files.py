@@ -20,6 +20,7 @@ from kvtune_api.policy import KVCachePolicy
 from kvtune_api.status import PolicyStatus
 from kvtune_operator.ports import Objects, Stored
 from kvtune_operator.statedir import (
+    Serving,
     StateDir,
     StateLock,
     Wish,
@@ -112,6 +113,8 @@ class FileObjects(Objects):
 
     def _apply(self, document: KVCachePolicy) -> KVCachePolicy:
         name = document.metadata.name
+        if read(Serving, self._state.serving) != Serving(policy=name):
+            write(self._state.serving, Serving(policy=name))
         held = read(KVCachePolicy, self._state.policy_file(name))
         if held is not None and held.spec == document.spec:
             return held if held.metadata.deletion_timestamp is None else self._store_policy(_wanted(held))
