@@ -30,7 +30,9 @@ def cache_config(
     eviction: EvictionPolicy = EvictionPolicy.FIFO,
 ) -> CacheConfig:
     """A configuration with every knob of the example."""
-    return replace(numbers_alone(ttl=ttl, ratio=ratio, host_gib=host_gib), eviction_policy=eviction)
+    return replace(
+        numbers_alone(ttl=ttl, ratio=ratio, host_gib=host_gib), eviction_policy=eviction, store_threshold=1
+    )
 
 
 START = cache_config()
@@ -46,10 +48,10 @@ REFUSALS = {
         "evictionRatio: 0.06 is below the largest step x4 from 0.3 (at least 0.075)",
     ),
     "above the bounds": (cache_config(host_gib=1000), "tiers.hostMemory: 1000Gi is outside 14Gi to 912Gi"),
-    "below the bounds": (cache_config(ttl=5), "cacheTTL: 5s is outside 30s to 600s"),
+    "below the bounds": (cache_config(ttl=5), "cacheTTL: 5s is outside 30s to 300s"),
     "two knobs": (
-        cache_config(ttl=500, host_gib=10),
-        "cacheTTL: 500s is above the largest step x4 from 30s (at most 120s);"
+        cache_config(ttl=250, host_gib=10),
+        "cacheTTL: 250s is above the largest step x4 from 30s (at most 120s);"
         " tiers.hostMemory: 10Gi is outside 14Gi to 912Gi",
     ),
     "a policy that is no choice": (

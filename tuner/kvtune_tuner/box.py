@@ -17,6 +17,9 @@ from kvtune_tuner.space import Axis, Space
 GRID_LEVELS = 9
 """Levels per knob of a grid over a box (experiments.md 10)."""
 
+ROUND_FROM_BYTES = 16 * 2**30
+"""From here on a whole GiB is at most 3 % away."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
@@ -45,7 +48,15 @@ class Side:
             return value if value in self.choices else self.current
         if same_value(value, self.current) or not self.movable:
             return self.current
-        return knobs.rounded({self.knob: min(max(value, self.low), self.high)})[self.knob]
+        return self._round_size(knobs.rounded({self.knob: min(max(value, self.low), self.high)})[self.knob])
+
+    def _round_size(self, value: float) -> float:
+        """Give a size of memory in whole GiB, as people write it, where that changes little and is inside."""
+        if self.knob is not Knob.HOST_MEMORY or value < ROUND_FROM_BYTES:
+            return value
+        whole = round(value / 2**30) * float(2**30)
+        fits = self.low <= whole <= self.high and not same_value(whole, self.current)
+        return whole if fits else value
 
     def levels(self, count: int) -> tuple[float, ...]:
         """Give up to `count` log-spaced values, growing; the incumbent's replaces the one nearest to it.
