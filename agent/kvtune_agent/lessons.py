@@ -56,7 +56,11 @@ class LessonsFile:
 
     def due(self) -> str | None:
         """What is to be written; None where nothing has been learned since."""
-        lessons = self._engine.lessons()
+        try:
+            lessons = self._engine.lessons()
+        except (ArithmeticError, LookupError, ValueError) as error:  # of a policy that has gone wrong
+            self._not_kept(str(error)[:200])
+            return None
         if lessons is None or lessons == self._saved:
             return None
         self._saved = lessons

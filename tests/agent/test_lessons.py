@@ -15,8 +15,9 @@ import pytest
 from kvtune_agent.agent import Agent
 from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.exits import ExitCode
-from kvtune_agent.lessons import BYTES_MAX, FILE_NAME, keep_learned
+from kvtune_agent.lessons import BYTES_MAX, FILE_NAME, LessonsFile, keep_learned
 from kvtune_api.knobs import EvictionPolicy
+from kvtune_cache.constants import H100_LLAMA8B
 from tests.agent.engines.replaying import replayed
 from tests.agent.fake_clock import ORIGIN, FakeClock
 from tests.agent.samples import WRITE, batch, cache_config, new_agent, push, push_body
@@ -212,3 +213,14 @@ def test_an_agent_process_keeps_what_it_has_learned_over_a_stop_and_over_kill_9(
     with running_agent(tmp_path, *CLOCK) as (_process, client):
         assert learned(client) == before
         assert before["requests"] == 40
+
+
+def test_lessons_that_cannot_be_told_are_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(ReplayEngine):
+        def lessons(self) -> Mapping[str, object] | None:
+            raise ValueError("cannot convert float NaN to integer")
+
+    engine = Wrong(H100_LLAMA8B, cache_config(), FakeClock(), keep_seconds=4200.0)
+
+    assert LessonsFile("a1", tmp_path, engine).due() is None
+    assert vars(caplog.records[-1])["why"] == "cannot convert float NaN to integer"
