@@ -127,6 +127,8 @@ class Packing:
             return False
         before, known = self._before, len(self._before)
         new = max(0, max(blocks, default=-1) + 1 - known)
+        if new > len(blocks):
+            return False
         old, fresh = blocks[: len(blocks) - new], list(range(known, known + new))
         if blocks[len(old) :] != fresh or list(map(before.__getitem__, old)) != [_NO_BLOCK, *old][: len(old)]:
             return False

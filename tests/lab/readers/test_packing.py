@@ -125,3 +125,11 @@ def test_requests_without_any_block_are_refused() -> None:
 )
 def test_the_last_block_holds_what_is_left(prompt: int, blocks: int, tokens: list[int]) -> None:
     assert list(tokens_of(prompt, blocks, 16)) == tokens
+
+
+def test_an_id_far_above_all_numbers_costs_no_memory() -> None:
+    found = packing()
+    found.add(1, row(0, [0, 1]))
+    found.add(2, row(1, [0, 2**60]))
+
+    assert as_lists(found.loaded(Format.RECORDING, block_tokens=16).requests).blocks == [0, 1, 0, 2]
