@@ -186,7 +186,7 @@ def test_the_command_is_installed() -> None:
     _skip_unless_installed()
     [command] = metadata.entry_points(group="console_scripts", name="kvtune")
 
-    assert command.value == "kvtune_cli.main:main"
+    assert command.value == "kvtune_cli.__main__:main"
 
 
 @pytest.mark.parametrize("room", ROOMS)

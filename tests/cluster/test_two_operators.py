@@ -9,7 +9,7 @@ import httpx
 
 from tests.cluster.farm import TOKEN, Herd, short
 from tests.cluster.operators import Operator
-from tests.cluster.world import World, finalizers, world
+from tests.cluster.world import Object, World, finalizers, world
 from tools.controlplane.access import Access
 from tools.controlplane.clock import seconds
 
@@ -34,6 +34,9 @@ def test_experiments_outlive_leaders_and_end_with_the_last_one(
         shown = standby(there)
         third = there.start(f"--lease={LEASE_SECONDS}")
         there.until(lambda: standby(there) != shown, "the new standby has shown itself")
+        for _ in range(2):  # what was being read meanwhile, and what sees the sign
+            before = renewed(there)
+            there.until(lambda before=before: renewed(there) != before, "the leader has renewed its lease")
         second_hands_over(there, second, third)
 
         done = there.until_ended("better")
@@ -106,8 +109,18 @@ def second_hands_over(there: World, second: Operator, third: Operator) -> None:
 
 def standby(there: World) -> str:
     """The newest sign of a standby on the lease, be it that of one that leads by now."""
+    return str(lease(there)["metadata"]["annotations"]["kvtune.dev/standby"])
+
+
+def renewed(there: World) -> str:
+    """When the leader last renewed its lease; it sees signs of standbys as it does."""
+    return str(lease(there)["spec"]["renewTime"])
+
+
+def lease(there: World) -> Object:
+    """The lease."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{there.namespace}/leases/kvtune-operator"
-    return str(there.access.call("GET", path)["metadata"]["annotations"]["kvtune.dev/standby"])
+    return there.access.call("GET", path)
 
 
 def the_last_one_restores(there: World, last: Operator) -> None:

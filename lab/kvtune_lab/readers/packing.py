@@ -130,7 +130,9 @@ class Packing:
         if new > len(blocks):
             return False
         old, fresh = blocks[: len(blocks) - new], list(range(known, known + new))
-        if blocks[len(old) :] != fresh or list(map(before.__getitem__, old)) != [_NO_BLOCK, *old][: len(old)]:
+        if max(old, default=-1) >= known or blocks[len(old) :] != fresh:
+            return False
+        if list(map(before.__getitem__, old)) != [_NO_BLOCK, *old][: len(old)]:
             return False
         if fresh:
             before.append(old[-1] if old else _NO_BLOCK)

@@ -52,6 +52,12 @@ def test_ids_that_are_the_numbers_already_are_no_special_case(
     assert one.skipped == other.skipped
 
 
+@pytest.mark.parametrize("blocks", [[0, 0], [0, 1, 1]])
+def test_a_new_number_twice_in_a_request_is_told(blocks: list[object]) -> None:
+    with pytest.raises(TraceError, match=r"trace:3: ids: block [01] follows"):
+        packing().add(3, row(0, blocks))
+
+
 @pytest.mark.parametrize(
     ("blocks", "says"),
     [
