@@ -227,10 +227,12 @@ def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
             known += 1
         else:
             whole = False
+        if where[x] > RESIDENT and reuse.parent[x] != NO_BLOCK:
+            continue
         follows = i > start and not _leads_to(reuse, x, blocks[i - 1])
         if where[x] <= RESIDENT:
             reuse.parent[x] = blocks[i - 1] if follows else NO_BLOCK
-        elif reuse.parent[x] == NO_BLOCK and follows:
+        elif follows:
             _find_parent(cache.reuse, x, blocks[i - 1])
     return known
 

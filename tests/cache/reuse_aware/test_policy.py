@@ -151,3 +151,25 @@ def test_pairs_that_were_asked_for_both_ways_round_leave_like_others() -> None:
     assert all(parent[parent[x]] == NO_BLOCK for x in range(48) if parent[x] != NO_BLOCK)
     leaves = sum(mark & LEAF > 0 for mark in cache.reuse.blocks.marks[:48])
     assert leaves == 24
+
+
+class Read(list[int]):
+    """A list that counts how often it is read."""
+
+    reads = 0
+
+    def __getitem__(self, i):  # type: ignore[no-untyped-def, override]  # as the list's
+        """Count, and give the item."""
+        self.reads += 1
+        return super().__getitem__(i)
+
+
+def test_a_long_request_that_is_there_costs_a_few_looks_at_parents_a_block() -> None:
+    length = 2_000
+    requests, cache = packed([[*range(length)]] * 3), plain_cache(length, REUSE_AWARE)
+    parents = Read(cache.reuse.blocks.parent)
+    cache = cache._replace(reuse=cache.reuse._replace(blocks=cache.reuse.blocks._replace(parent=parents)))
+    for r in range(3):
+        parents.reads = 0
+        assert serve(cache, Rules(REUSE_AWARE, length), requests, r) == (length if r else 0)
+        assert parents.reads <= 6 * length
