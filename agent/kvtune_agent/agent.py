@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import ExitStack
-from functools import partial
 
 from kvtune_agent.apply import AlreadyThere, Applied, Held, Refused, decide, lapsed, running, whole
 from kvtune_agent.clock import Clock
@@ -17,14 +16,13 @@ from kvtune_agent.engines.translate import OWN
 from kvtune_agent.exits import StateUnavailable
 from kvtune_agent.incumbent import Kept, StateDir, kept, open_state_dir, restored
 from kvtune_agent.lessons import LessonsFile
-from kvtune_agent.recording import RecordedModel, Recorder
+from kvtune_agent.recording import Recorder
 from kvtune_agent.settings import AgentSettings
 from kvtune_agent.tokens import TokenFile
 from kvtune_api.errors import Corrupt, Problem, SpecError, Unavailable
 from kvtune_api.wire import Push, Report, Role, Running
 from kvtune_cache.constants import PRESETS, EngineConstants
 from kvtune_cache.guard import GuardRules
-from kvtune_cache.serving import ServingModel
 
 log = logging.getLogger(__name__)
 
@@ -220,7 +218,7 @@ def _engine(settings: AgentSettings, clock: Clock, recorder: Recorder | None) ->
         clock,
         keep_seconds=settings.kept_seconds,
         guard=GuardRules(quiet_seconds=settings.return_after_seconds),
-        serving=ServingModel if recorder is None else partial(RecordedModel, recorder),
+        record=recorder.served if recorder is not None else None,
     )
 
 

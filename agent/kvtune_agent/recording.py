@@ -5,15 +5,13 @@ line in the log.
 """
 
 import logging
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from kvtune_agent.engines.batches import ReplayRequest
 from kvtune_agent.exits import StateUnavailable
 from kvtune_api.hints import Hint
 from kvtune_api.recordings import Recorded, heading, line
-from kvtune_cache.constants import EngineConstants
-from kvtune_cache.serving import Served, ServingModel
-from kvtune_cache.tiers import CacheSettings
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +41,12 @@ class Recorder:
         except OSError as error:
             raise StateUnavailable(f"recording {self.path} cannot be made: {error.strerror}") from error
 
+    def served(self, request: ReplayRequest) -> None:
+        """Append a request of a batch that was served."""
+        self.take(_recorded(request))
+
     def take(self, request: Recorded) -> None:
-        """Append a request that was served."""
+        """Append a request."""
         if not self._open:
             return
         try:
@@ -94,47 +96,17 @@ class Recorder:
         log.warning(what, extra={"agent": self._agent, "file": str(self.path), "why": why})
 
 
-class RecordedModel(ServingModel):
-    """A model that records what it serves."""
-
-    __slots__ = ("_recorder",)
-
-    def __init__(self, recorder: Recorder, constants: EngineConstants, settings: CacheSettings) -> None:
-        super().__init__(constants, settings)
-        self._recorder = recorder
-
-    def serve(
-        self,
-        arrival_s: float,
-        blocks: Sequence[int],
-        prompt_tokens: int,
-        root: int | None = None,
-        *,
-        kind: int = 0,
-        output_tokens: int = -1,
-        hint: float = 0.0,
-    ) -> Served:
-        """Serve as the model does, then record."""
-        served = super().serve(
-            arrival_s, blocks, prompt_tokens, root, kind=kind, output_tokens=output_tokens, hint=hint
-        )
-        request = Recorded(
-            arrival_s=arrival_s,
-            blocks=blocks,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens if output_tokens >= 0 else None,
-            session=None if root is None else str(root),
-            kind=str(kind) if kind else None,
-            hint=_hint(hint),
-        )
-        self._recorder.take(request)
-        return served
-
-
-def _hint(returns_in_seconds: float) -> Hint | None:
-    """A hint from its number; that a tool runs is then the time until it is expected to end."""
-    if returns_in_seconds == 0.0:
-        return None
-    if returns_in_seconds < 0.0:
-        return Hint(session_ended=True)
-    return Hint(expected_return_seconds=returns_in_seconds)
+def _recorded(request: ReplayRequest) -> Recorded:
+    """A request as the format has it: its kind apart from what else the hint says."""
+    arrival, root, prompt, output, blocks, hint = request
+    kind = hint.request_kind if hint is not None else 0
+    told = replace(hint, request_kind=0) if hint is not None else Hint()
+    return Recorded(
+        arrival_s=arrival,
+        blocks=blocks,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        session=str(root),
+        kind=str(kind) if kind else None,
+        hint=told if told.said() else None,
+    )

@@ -1,6 +1,7 @@
 """An agent records what it serves, and the laboratory reads it."""
 
 import errno
+import json
 import logging
 import signal
 from dataclasses import replace
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from kvtune_agent.engines.batches import ReplayBatch
 from kvtune_agent.engines.replay import ReplayEngine
 from kvtune_agent.exits import ExitCode, StateUnavailable
 from kvtune_agent.recording import Recorder
 from kvtune_api.codec import dump
+from kvtune_api.hints import Hint
 from kvtune_api.recordings import Recorded
 from kvtune_lab.generator import generate
 from kvtune_lab.readers.load import load
@@ -67,17 +70,23 @@ def test_what_an_agent_process_has_served_is_simulated_as_it_was(tmp_path: Path)
     assert here.block_hit_rate == pytest.approx(there.block_hit_rate, abs=0.01)
 
 
-def test_kinds_are_recorded(tmp_path: Path) -> None:
+async def test_kinds_and_hints_are_recorded_as_they_were_told(tmp_path: Path) -> None:
     agent = new_agent(tmp_path, FakeClock(), record_dir=tmp_path / "rec")
     assert isinstance(agent.engine, ReplayEngine)
-    for at, kind in enumerate((2, 0, 4), 1):
-        agent.engine._model.serve(T + at, [1, 2], 256, 1, kind=kind)
+    hints = (Hint(request_kind=2), None, Hint(request_kind=4, tool_running=True))
+    requests = [(T + at, 1, 256, 3, [1, 2], hint) for at, hint in enumerate(hints, 1)]
+    await agent.engine.replay(ReplayBatch(until=T + 4, requests=requests))
     agent.close()
 
     (file,) = (tmp_path / "rec").iterdir()
     loaded = load(file)
     assert loaded.kind_names == ("2", "4")
     assert as_lists(loaded.requests).kinds == [1, 0, 2]
+    assert [json.loads(row).get("hint") for row in file.read_text().splitlines()[1:]] == [
+        None,
+        None,
+        {"toolRunning": True},
+    ]
 
 
 def test_a_request_that_the_format_has_no_place_for_is_left_out_with_one_line(

@@ -48,12 +48,17 @@ class ReplayEngine:
         *,
         keep_seconds: float,
         guard: GuardRules | None = None,
+        record: Callable[[ReplayRequest], None] | None = None,
         serving: Callable[[EngineConstants, CacheSettings], ServingModel] = ServingModel,
     ) -> None:
-        """Start empty; raises `SpecError` as `check` does and for unset knobs. `serving` makes the model."""
+        """Start empty; raises `SpecError` as `check` does and for unset knobs.
+
+        `record` is told of every request that was served; `serving` makes the model.
+        """
         self._constants = constants
         self._clock = clock
         self._keep_seconds = keep_seconds
+        self._record = record
         self._own = own_values(config)
         self._own_rules = guard if guard is not None else GuardRules()
         self._started_at = clock.now()
@@ -258,6 +263,8 @@ class ReplayEngine:
                 totals.errors += 1
             else:
                 observe(served.queue_seconds)
+                if self._record is not None:
+                    self._record(request)
 
     def _close_before(self, arrival: float) -> None:
         """Close every grid time before an arrival; what arrives at a grid time counts in it."""
