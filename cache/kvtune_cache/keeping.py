@@ -31,8 +31,8 @@ from kvtune_cache.counts import (
     WANTED,
     WRITTEN,
 )
-from kvtune_cache.eviction.names import ARC
-from kvtune_cache.eviction.policy import adopt, drop, evict, hit, hit_run, miss, trim
+from kvtune_cache.eviction.names import ARC, REUSE_AWARE
+from kvtune_cache.eviction.policy import adopt, drop, evict, hit, hit_run, miss, pass_by, takes, trim
 from kvtune_cache.expiry import Recency, is_kept, newer, next_idle, note_hits, note_left, note_taken, oldest
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import NOW, POSITION
@@ -89,18 +89,60 @@ def touch(cache: Cache, rules: Rules, blocks: Integers, start: int, stop: int, f
 def keep(cache: Cache, rules: Rules, blocks: Integers, start: int, stop: int, found: int) -> None:
     """Do what `touch` does, but for counting that the blocks were asked for."""
     end = min(stop, start + rules.capacity)
-    first = start
+    first, taken = start, end
     if rules.pins == 1:
         pin(cache.table, blocks, start, end)
         if rules.tail_first == 1:
             first = min(end, start + found)
+        if rules.policy == REUSE_AWARE:
+            taken = _make_room(cache, rules, blocks, start, first, end)
     for i in range(first, end):
         at = first + end - 1 - i if rules.tail_first == 1 else i
-        _ask(cache, rules, blocks[at], at - start)
+        if at < taken or cache.table.where[blocks[at]] > RESIDENT:
+            _ask(cache, rules, blocks[at], at - start)
+        else:
+            _pass_by(cache, rules, blocks[at], at - start)
     if first > start:
         hit_run(rules.policy, cache, blocks, start, first)
         if is_kept(cache.recency):
             note_hits(rules.policy, cache.recency, blocks, start, first, cache.request[NOW])
+
+
+def _make_room(cache: Cache, rules: Rules, blocks: Integers, start: int, first: int, end: int) -> int:
+    """Let blocks go for those of [first, end) that are to be taken in, from the head on.
+
+    Where the first stands for which the policy would not: what comes after it would not be hit without it.
+    """
+    table = cache.table
+    room = rules.capacity - resident(table)
+    before = _room_for_notes(table, rules)
+    taken = end
+    for i in range(first, end):
+        x = blocks[i]
+        if table.where[x] <= RESIDENT and _is_wanted(cache.asked, rules.store_threshold, x):
+            if room == 0 and takes(rules.policy, cache, x, i - start):
+                room = _free(cache, rules)
+            if room == 0:
+                taken = i
+                break
+            room -= 1
+    _note(table, cache.counts, cache.left, cache.recency, rules.policy, before)
+    return taken
+
+
+def _pass_by(cache: Cache, rules: Rules, x: int, position: int) -> None:
+    """Leave a block of a request out."""
+    cache.request[POSITION] = position
+    _count_wanted(cache, x)
+    pass_by(rules.policy, cache, x, rules.capacity)
+    cache.counts[REFUSED] += 1
+
+
+def _count_wanted(cache: Cache, x: int) -> None:
+    """Count a block that had left and is asked for again."""
+    if cache.left[x] != 0:
+        cache.counts[WANTED + cache.left[x]] += 1
+        cache.left[x] = 0
 
 
 def _ask(cache: Cache, rules: Rules, x: int, position: int) -> None:
@@ -113,9 +155,7 @@ def _ask(cache: Cache, rules: Rules, x: int, position: int) -> None:
             note_left(policy, recency, x)
             note_taken(policy, recency, x, cache.request[NOW])
         return
-    if cache.left[x] != 0:
-        cache.counts[WANTED + cache.left[x]] += 1
-        cache.left[x] = 0
+    _count_wanted(cache, x)
     if _is_wanted(cache.asked, rules.store_threshold, x):
         before = _room_for_notes(cache.table, rules)
         if rules.pass_blocks > 0 and resident(cache.table) >= rules.capacity:
@@ -145,8 +185,8 @@ def take_down(cache: Cache, rules: Rules, x: int) -> None:
         _note_taken(cache.counts, recency, policy, x, cache.request[NOW])
 
 
-def _free(cache: Cache, rules: Rules) -> None:
-    """Let blocks go by the policy: those of a pass, or one where there are no passes."""
+def _free(cache: Cache, rules: Rules) -> int:
+    """Let blocks go by the policy: those of a pass, or one where there are no passes; how many."""
     freed, x = 0, 0
     while x != NO_BLOCK and freed < max(1, rules.pass_blocks):
         x = evict(rules.policy, cache, rules.capacity)
@@ -155,6 +195,7 @@ def _free(cache: Cache, rules: Rules) -> None:
     if rules.pass_blocks > 0:
         cache.counts[PASSES] += 1
         cache.counts[PASS_BLOCKS] += freed
+    return freed
 
 
 def _room_for_notes(table: BlockTable, rules: Rules) -> int:

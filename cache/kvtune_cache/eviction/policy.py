@@ -50,6 +50,8 @@ from kvtune_cache.reuse_aware.policy import (
     reuse_forget,
     reuse_hit,
     reuse_miss,
+    reuse_pass,
+    reuse_takes,
     reuse_trim,
 )
 from kvtune_cache.signals import POSITION
@@ -114,6 +116,19 @@ def miss(policy: int, cache: Cache, x: int, capacity: int) -> None:
         reuse_miss(cache, x, capacity)
     else:
         workload_miss(cache.workload, cache.queues, table, cache.request, x, capacity)
+
+
+def takes(policy: int, cache: Cache, x: int, position: int) -> bool:
+    """Say whether a policy would let its next victim go for x, of this position in its request."""
+    if policy == REUSE_AWARE:
+        return reuse_takes(cache, x, position)
+    return True
+
+
+def pass_by(policy: int, cache: Cache, x: int, capacity: int) -> None:
+    """Tell the policy that x, which is not resident, was asked for and is not taken in."""
+    if policy == REUSE_AWARE:
+        reuse_pass(cache, x, capacity)
 
 
 def evict(policy: int, cache: Cache, capacity: int) -> int:

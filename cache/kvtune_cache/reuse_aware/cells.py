@@ -12,6 +12,7 @@ from kvtune_cache.reuse_aware.state import (
     ASIDE,
     BINS,
     CELLS,
+    FOLLOWING,
     LEAF,
     ROOT,
     SERVED_AT,
@@ -114,8 +115,13 @@ def key_of(reuse: Reuse, cell: int) -> float:
     """Tell the worth of a cell's oldest leaf at its own age.
 
     Between the ages at which bins begin it is read off the straight line; where worth rises with age the
-    younger leaves of the cell have no more than that of its beginning.
+    younger leaves of the cell have no more than that of its beginning. While LRU is followed it is the
+    time of the last touch instead.
     """
+    if reuse.numbers[FOLLOWING] == 1:
+        blocks = reuse.blocks
+        oldest = blocks.newer[len(blocks.cohort) + cell]
+        return reuse.cohorts.started[blocks.cohort[oldest]]
     worth, b = reuse.cells.worth[cell], cell % BINS
     if b < AGES - 1 and reuse.cells.worth[cell + 1] < worth:
         blocks, edges = reuse.blocks, reuse.classes.edges

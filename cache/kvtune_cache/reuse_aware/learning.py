@@ -5,6 +5,7 @@ from typing import Final
 from kvtune_cache.reuse_aware.classes import ENDING_STEP, FEW_TOUCHES, TOUCH_STEP
 from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, part, settle
 from kvtune_cache.reuse_aware.fit import fit
+from kvtune_cache.reuse_aware.rival import follow, is_behind, touch_rival
 from kvtune_cache.reuse_aware.state import (
     AGES,
     BASE,
@@ -13,11 +14,13 @@ from kvtune_cache.reuse_aware.state import (
     ENDS,
     FEW,
     GROUPS,
+    IN_RIVAL,
     LAST,
     LEAF,
     LENGTH_MEAN,
     NEXT_FIT,
     NO_COHORT,
+    OFTEN_UNTIL,
     OPEN,
     REQUESTS,
     RETURN_SQUARES,
@@ -25,8 +28,10 @@ from kvtune_cache.reuse_aware.state import (
     RETURNS,
     SAMPLED,
     SERVED_AT,
+    STARTLED,
     THRESHOLD,
     USED,
+    Blocks,
     Reuse,
 )
 
@@ -42,8 +47,21 @@ FIRST: Final = 1000
 KEPT: Final = 0.5 ** (FIT_EVERY / 6000.0)
 """Share of what was learned that a fit leaves: half of it after 6,000 requests."""
 
-SURPRISE: Final = 2.0
+SURPRISE: Final = 4.0
 """Above this the traffic has changed, and what was learned before fades with the square of the surprise."""
+
+LOOK_EVERY: Final = 25
+"""Requests after which it looks for a surprise, and fits at once where there is one."""
+
+STARTLING: Final = 2.0
+STARTLED_FITS: Final = 3
+"""Above the first, a lead of LRU up to the second fit after this one is held to be its consequence."""
+
+LEFT_TO_LRU: Final = 0.05
+"""Share of what was learned that is left when LRU is followed."""
+
+OFTEN: Final = 200
+"""Requests after that for which it fits as often as at the beginning."""
 
 RETURNS_KEPT: Final = 0.7
 """Share of what is known of blocks coming back together that a fit leaves."""
@@ -68,11 +86,32 @@ def _sampled(threshold: int, x: int) -> bool:
     return (h >> 8) < threshold
 
 
+def class_of(reuse: Reuse, x: int, position: int) -> int:
+    """Tell the class that a block of the request being served is about to be touched in."""
+    numbers = reuse.numbers
+    return _class(numbers[CLASS], _opened(_touches(reuse.blocks, x), position == numbers[LAST]))
+
+
+def _touches(blocks: Blocks, x: int) -> int:
+    """Count the touches before this one, up to FEW_TOUCHES."""
+    return 0 if blocks.cohort[x] == NO_COHORT else min(FEW_TOUCHES, (blocks.marks[x] & FEW) + 1)
+
+
+def _opened(touches: int, ending: bool) -> int:
+    """Number the cohorts that a request opens: by touches before, and whether the block ends it."""
+    level = 0 if touches == 0 else (1 if touches < FEW_TOUCHES else 2)
+    return level * 2 + (1 if ending else 0)
+
+
+def _class(request: int, opened: int) -> int:
+    return request + opened // 2 * TOUCH_STEP + opened % 2 * ENDING_STEP
+
+
 def touch_block(reuse: Reuse, x: int, now: float, position: int) -> None:
     """Learn from a touch: a wait has ended, another begins in the class that the block has now."""
     blocks, cohorts, scratch, numbers = reuse.blocks, reuse.cohorts, reuse.scratch, reuse.numbers
     marks, c = blocks.marks[x], blocks.cohort[x]
-    touches = 0
+    touches = _touches(blocks, x)
     if c != NO_COHORT:
         if marks & SAMPLED:
             cell = cohorts.cell[c]
@@ -80,16 +119,13 @@ def touch_block(reuse: Reuse, x: int, now: float, position: int) -> None:
             numbers[RETURNED] += 1
             end_wait(reuse.cells, cell, now - reuse.reals[BASE])
         part(reuse, x)
-        touches = min(FEW_TOUCHES, (marks & FEW) + 1)
-    level = 0 if touches == 0 else (1 if touches < FEW_TOUCHES else 2)
-    ending = 1 if position == numbers[LAST] else 0
-    k = level * 2 + ending
+    k = _opened(touches, position == numbers[LAST])
     c = scratch.open_cohort[k]
     if c == NO_COHORT:
-        c = cohort_of(reuse, numbers[CLASS] + level * TOUCH_STEP + ending * ENDING_STEP, now)
+        c = cohort_of(reuse, _class(numbers[CLASS], k), now)
         scratch.open_cohort[k] = c
         scratch.open_slot[k] = cohorts.cell[c] // BINS
-    marks = touches | (marks & LEAF)
+    marks = touches | (marks & (LEAF | IN_RIVAL))
     if position >= numbers[LAST] - 1:
         marks |= ENDS
     if _sampled(numbers[THRESHOLD], x):
@@ -99,6 +135,7 @@ def touch_block(reuse: Reuse, x: int, now: float, position: int) -> None:
     cohorts.members[c] += 1
     blocks.cohort[x] = c
     blocks.marks[x] = marks
+    touch_rival(reuse, x)
 
 
 def close_request(reuse: Reuse) -> None:
@@ -121,16 +158,35 @@ def close_request(reuse: Reuse) -> None:
 
 
 def learn(reuse: Reuse, now: float) -> None:
+    """Fit where it is time to, or where there is a surprise; leave it to LRU where that does better."""
+    numbers = reuse.numbers
+    request = numbers[REQUESTS]
+    if request >= numbers[NEXT_FIT] or request % LOOK_EVERY == 0:
+        settle(reuse, now)
+        surprise = surprise_of(reuse)
+        if request >= numbers[NEXT_FIT] or surprise > SURPRISE:
+            _fit_again(reuse, surprise)
+    if is_behind(reuse):
+        _fade(reuse, LEFT_TO_LRU)
+        follow(reuse)
+        numbers[OFTEN_UNTIL] = request + OFTEN
+        numbers[NEXT_FIT] = request + FIRST_FITS_EVERY
+
+
+def _fit_again(reuse: Reuse, surprise: float) -> None:
     """Let the past fade, and fit what remains."""
     numbers = reuse.numbers
-    settle(reuse, now)
-    kept, surprise = KEPT, surprise_of(reuse)
+    kept = KEPT
+    numbers[STARTLED] = max(0, numbers[STARTLED] - 1)
     if surprise > SURPRISE:
         kept *= (SURPRISE / surprise) ** 2
+    if surprise > STARTLING:
+        numbers[STARTLED] = STARTLED_FITS
     _fade(reuse, kept)
     fit(reuse)
     remember(reuse)
-    numbers[NEXT_FIT] = numbers[REQUESTS] + (FIRST_FITS_EVERY if numbers[REQUESTS] < FIRST else FIT_EVERY)
+    often = numbers[REQUESTS] < max(FIRST, numbers[OFTEN_UNTIL])
+    numbers[NEXT_FIT] = numbers[REQUESTS] + (FIRST_FITS_EVERY if often else FIT_EVERY)
 
 
 def _fade(reuse: Reuse, kept: float) -> None:

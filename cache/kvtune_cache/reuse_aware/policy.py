@@ -15,10 +15,12 @@ from kvtune_cache.blocks import (
     RESIDENT,
     SIZES,
     Integers,
+    is_pinned,
     leave,
     link,
     oldest_free,
     renew,
+    resident,
     unlink,
 )
 from kvtune_cache.cache import Cache
@@ -32,20 +34,24 @@ from kvtune_cache.reuse_aware.cells import (
     put_in_place_of,
 )
 from kvtune_cache.reuse_aware.classes import UNKNOWN, request_class, told_class
-from kvtune_cache.reuse_aware.cohorts import cohort_of, end_wait, grow_older, part
-from kvtune_cache.reuse_aware.learning import close_request, learn, sample, touch_block
+from kvtune_cache.reuse_aware.cohorts import cohort_of, cohort_slot, end_wait, grow_older, part
+from kvtune_cache.reuse_aware.learning import class_of, close_request, learn, sample, touch_block
+from kvtune_cache.reuse_aware.rival import compare, leave_rival, touch_rival, trim_rival
 from kvtune_cache.reuse_aware.state import (
     ASIDE,
     BASE,
+    BINS,
     CLASS,
     DEPARTURES,
     ENDS,
+    FOLLOWING,
+    IN_RIVAL,
     LAST,
     LEAF,
-    NEXT_FIT,
     NO_COHORT,
     OPEN,
     REQUESTS,
+    ROOT,
     SAMPLED,
     SERVED_AT,
     Blocks,
@@ -73,9 +79,9 @@ def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
     grow_older(reuse, now)
     look_again(reuse, now)
     numbers[REQUESTS] += 1
-    if numbers[REQUESTS] >= numbers[NEXT_FIT]:
-        learn(reuse, now)
+    learn(reuse, now)
     sample(reuse, stop - start)
+    trim_rival(reuse, resident(cache.table))
     known = _known(cache, blocks, start, stop)
     gap = -1.0
     if known > 0:
@@ -121,25 +127,56 @@ def _take_in(reuse: Reuse, x: int) -> None:
             pull_leaf(reuse, parent)
 
 
+def reuse_takes(cache: Cache, x: int, position: int) -> bool:
+    """Say whether a block is worth more than the leaf that would have to leave for it."""
+    reuse = cache.reuse
+    if _next_leaf(cache) == NO_BLOCK or reuse.numbers[FOLLOWING] == 1:
+        return True
+    number = class_of(reuse, x, position)
+    worth = reuse.cells.worth[cohort_slot(reuse, number) * BINS]
+    return worth >= reuse.cells.key[reuse.cells.winners[reuse.numbers[ROOT]]]
+
+
+def reuse_pass(cache: Cache, x: int, capacity: int) -> None:
+    """Remember a block that was asked for and is left out."""
+    touch_block(cache.reuse, x, cache.request[NOW], int(cache.request[POSITION]))
+    if cache.table.where[x] != NOWHERE:
+        unlink(cache.table, x)
+    _remember(cache, x, capacity)
+
+
 def reuse_evict(cache: Cache, capacity: int) -> int:
     """Let the leaf of least index go that is not pinned, and remember it; NO_BLOCK when all are pinned."""
-    table, reuse = cache.table, cache.reuse
-    x = oldest_leaf(reuse)
-    while x != NO_BLOCK and table.pinned[x] == table.state[EPOCH]:
-        pull_leaf(reuse, x)
-        push_leaf(reuse, x, ASIDE)
-        x = oldest_leaf(reuse)
+    table = cache.table
+    x = _next_leaf(cache)
     if x == NO_BLOCK:
         x = oldest_free(table, RECENT)
         if x == NO_BLOCK:
             return NO_BLOCK
     leave(table, x)
     _let_go(cache, x)
-    link(table, x, GHOST_RECENT)
+    _remember(cache, x, capacity)
+    return x
+
+
+def _next_leaf(cache: Cache) -> int:
+    """Find the leaf of least index that is not pinned, and put pinned ones aside; NO_BLOCK without any."""
+    table, reuse = cache.table, cache.reuse
+    x = oldest_leaf(reuse)
+    while x != NO_BLOCK and table.pinned[x] == table.state[EPOCH]:
+        pull_leaf(reuse, x)
+        push_leaf(reuse, x, ASIDE)
+        x = oldest_leaf(reuse)
+    return x
+
+
+def _remember(cache: Cache, x: int, capacity: int) -> None:
+    """Remember a block that has left or was left out, and forget others for it."""
+    reuse = cache.reuse
+    link(cache.table, x, GHOST_RECENT)
     reuse.blocks.newer[x] = reuse.numbers[DEPARTURES]
     reuse.numbers[DEPARTURES] = (reuse.numbers[DEPARTURES] + 1) % TURN
     reuse_trim(cache, capacity)
-    return x
 
 
 def reuse_drop(cache: Cache, x: int) -> None:
@@ -159,6 +196,7 @@ def reuse_adopt(cache: Cache, x: int) -> None:
         c = cohort_of(reuse, UNKNOWN, cache.request[NOW])
         reuse.cohorts.members[c] += 1
         reuse.blocks.cohort[x] = c
+    touch_rival(reuse, x)
     if _leads_to(reuse.blocks, x, reuse.blocks.parent[x]):
         reuse.blocks.parent[x] = NO_BLOCK
     _take_in(reuse, x)
@@ -167,11 +205,18 @@ def reuse_adopt(cache: Cache, x: int) -> None:
 
 
 def reuse_trim(cache: Cache, capacity: int) -> None:
-    """Forget the blocks since whose departure more others have left than the capacity allows."""
+    """Forget the blocks since whose departure more others have left than the capacity allows.
+
+    Those of the request being served come first: they may be taken in yet, under their parents.
+    """
     blocks, before, departures = cache.reuse.blocks, cache.table.before, cache.reuse.numbers[DEPARTURES]
     end = len(cache.table.where) + GHOST_RECENT
     x = before[end]
-    while x != end and (departures - blocks.newer[x]) % TURN >= MEMORY * capacity:
+    while (
+        x != end
+        and (departures - blocks.newer[x]) % TURN >= MEMORY * capacity
+        and not is_pinned(cache.table, x)
+    ):
         reuse_forget(cache, x)
         x = before[end]
 
@@ -209,20 +254,25 @@ def _forget(reuse: Reuse, x: int, now: float) -> None:
     if reuse.blocks.marks[x] & SAMPLED:
         end_wait(reuse.cells, reuse.cohorts.cell[reuse.blocks.cohort[x]], now - reuse.reals[BASE])
     part(reuse, x)
+    leave_rival(reuse, x)
     reuse.blocks.marks[x] = 0
     reuse.blocks.parent[x] = NO_BLOCK
 
 
 def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
-    """Count the blocks of the prefix that are known, and note the parent of each block.
+    """Count the blocks of the prefix that are known, and note the parent of each block and how LRU would do.
 
     A resident block keeps the parent under which it was counted, but for one without any. Nothing comes under
     what it leads to: requests that are no chains would make blocks that are never leaves.
     """
     reuse, where = cache.reuse.blocks, cache.table.where
-    known, whole = 0, True
+    known, whole, hits, rivals = 0, True, 0, 0
     for i in range(start, stop):
         x = blocks[i]
+        if hits == i - start and where[x] > RESIDENT:
+            hits += 1
+        if rivals == i - start and reuse.marks[x] & IN_RIVAL:
+            rivals += 1
         if whole and reuse.cohort[x] != NO_COHORT:
             known += 1
         else:
@@ -234,6 +284,7 @@ def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
             reuse.parent[x] = blocks[i - 1] if follows else NO_BLOCK
         elif follows:
             _find_parent(cache.reuse, x, blocks[i - 1])
+    compare(cache.reuse, hits - rivals)
     return known
 
 

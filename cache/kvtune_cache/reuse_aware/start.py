@@ -5,6 +5,7 @@ from kvtune_cache.reuse_aware.cells import clear_cells
 from kvtune_cache.reuse_aware.classes import AXES, CLASSES, LEVELS
 from kvtune_cache.reuse_aware.cohorts import clear_cohorts
 from kvtune_cache.reuse_aware.fit import fit
+from kvtune_cache.reuse_aware.rival import clear_rival
 from kvtune_cache.reuse_aware.state import (
     AGES,
     BINS,
@@ -60,6 +61,7 @@ def clear_blocks(reuse: Reuse) -> None:
         reuse.scratch.open_cohort[k] = 0
     clear_cells(blocks, cells)
     clear_cohorts(blocks, reuse.cohorts)
+    clear_rival(reuse)
     reuse.numbers[FREE] = 1
     if reuse.numbers[ROOT] == 0:
         reuse.numbers[ROOT] = CELLS
@@ -73,6 +75,8 @@ def _blocks(blocks: int, ends: int) -> Blocks:
         children=[0] * blocks,
         newer=[0] * (blocks + ends),
         older=[0] * (blocks + ends),
+        rival_newer=[0] * (blocks + min(ends, 1)),
+        rival_older=[0] * (blocks + min(ends, 1)),
     )
 
 

@@ -31,7 +31,7 @@ CELLS: Final = SLOTS * BINS
 ASIDE: Final = CELLS
 """The list, numbered like a cell, of leaves that were passed over because they are pinned."""
 
-GROUPS: Final = 12
+GROUPS: Final = 16
 """Age groups of equal event mass, within which the effect of an axis is one factor."""
 
 OPEN: Final = 6
@@ -44,8 +44,9 @@ FEW: Final = 7
 ENDS: Final = 8
 SAMPLED: Final = 16
 LEAF: Final = 32
+IN_RIVAL: Final = 64
 """Parts of `marks`: earlier touches, up to FEW_TOUCHES; among the last two of its request; learned from; a
-leaf."""
+leaf; LRU would have it."""
 
 
 class Blocks(NamedTuple):
@@ -63,6 +64,11 @@ class Blocks(NamedTuple):
     """Of a leaf its neighbour; of a block that has left and is remembered the number of its departure."""
 
     older: Integers
+
+    rival_newer: Integers
+    """Neighbours in the order of last touch of what LRU would have; slot n is the end."""
+
+    rival_older: Integers
 
 
 class Cohorts(NamedTuple):
@@ -175,15 +181,19 @@ class Reuse(NamedTuple):
 
 
 USED, ROOT, FREE, REQUESTS, NEXT_FIT, THRESHOLD, CLASS, LAST, DEPARTURES, RETURNED = range(10)
-NUMBERS: Final = 10
+RIVAL_SIZE, STARTLED, FOLLOWING, UNTIL, SPAN, OFTEN_UNTIL = range(10, 16)
+NUMBERS: Final = 16
 """Slots of `numbers`: slots in use; root of the tree in use; first free cohort; requests; number of the
 request that fits next; sampling threshold of 2^24; class part and last position of the request being
-served; departures so far; waits of sampled blocks that the request being served has ended."""
+served; departures so far; waits of sampled blocks that the request being served has ended; blocks that LRU
+would have; fits for which the last surprise counts; whether it orders as LRU; up to which request, or since
+which it does not; for how many requests next time; up to which request it fits often."""
 
-BASE, LENGTH_MEAN, SPREAD, SERVED_AT, RETURNS, RETURN_SQUARES = range(6)
-REALS: Final = 6
+BASE, LENGTH_MEAN, SPREAD, SERVED_AT, RETURNS, RETURN_SQUARES, BEHIND = range(7)
+REALS: Final = 7
 """Slots of `reals`: seconds up to which `exposure` counts; mean blocks of a request; design effect of all;
-time of the request being served; fading sums of the waits that a request ended, and of their squares."""
+time of the request being served; fading sums of the waits that a request ended, and of their squares; hits
+that LRU would have had more, since it last had none, as a number below 0."""
 
 
 def age_edges() -> list[float]:

@@ -7,7 +7,19 @@ from itertools import pairwise
 from kvtune_cache.blocks import GHOST_RECENT, RESIDENT
 from kvtune_cache.cache import Cache
 from kvtune_cache.requests import Requests
-from kvtune_cache.reuse_aware.state import AGES, ASIDE, BINS, CELLS, LEAF, NO_COHORT, ROOT, SAMPLED, USED
+from kvtune_cache.reuse_aware.state import (
+    AGES,
+    ASIDE,
+    BINS,
+    CELLS,
+    IN_RIVAL,
+    LEAF,
+    NO_COHORT,
+    RIVAL_SIZE,
+    ROOT,
+    SAMPLED,
+    USED,
+)
 
 
 def assert_sound_state(cache: Cache) -> None:
@@ -28,8 +40,25 @@ def assert_sound_state(cache: Cache) -> None:
     assert sum(len(leaves(cache, cell)) for cell in [*range(reuse.numbers[USED] * BINS), ASIDE]) == sum(
         bool(blocks.marks[x] & LEAF) for x in range(n)
     )
+    rivals = rival_blocks(cache)
+    assert {*rivals} == {x for x in range(n) if blocks.marks[x] & IN_RIVAL}
+    assert len(rivals) == reuse.numbers[RIVAL_SIZE]
     live = {blocks.cohort[x] for x in range(n)} - {NO_COHORT}
     assert live == {c for c in range(1, n + 1) if cohorts.members[c] > 0}
+
+
+def rival_blocks(cache: Cache) -> list[int]:
+    """What LRU would have, the oldest first."""
+    blocks = cache.reuse.blocks
+    end = len(blocks.cohort)
+    found, x = [], blocks.rival_newer[end]
+    while x != end:
+        found.append(x)
+        assert (
+            blocks.rival_older[blocks.rival_newer[x]] == x and blocks.rival_newer[blocks.rival_older[x]] == x
+        )
+        x = blocks.rival_newer[x]
+    return found
 
 
 def leaves(cache: Cache, cell: int) -> list[int]:
