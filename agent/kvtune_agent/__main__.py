@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache-ttl", required=True, help="start configuration, such as 30s")
     parser.add_argument("--eviction-ratio", required=True, type=float, help="such as 0.3")
     parser.add_argument("--host-memory", required=True, help="such as 57Gi")
-    parser.add_argument("--eviction-policy", default=None, help="such as ReuseAware (LRU)")
+    parser.add_argument("--eviction-policy", default=None, help="such as LRU (ReuseAware)")
     parser.add_argument("--store-threshold", default=None, type=int, help="store what came that often (1)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", default=0, type=int, help="0: one that is free, written to STATE_DIR/port")

@@ -19,7 +19,7 @@ def agent(
     eviction_ratio: Annotated[float, typer.Option("--eviction-ratio", help="Start configuration.")] = 0.1,
     host_memory: Annotated[str, typer.Option("--host-memory", help="Start configuration: size.")] = "64Gi",
     eviction_policy: Annotated[
-        str | None, typer.Option("--eviction-policy", help="Start configuration, such as ReuseAware. [LRU]")
+        str | None, typer.Option("--eviction-policy", help="Start configuration, such as LRU. [ReuseAware]")
     ] = None,
     store_threshold: Annotated[
         int | None,

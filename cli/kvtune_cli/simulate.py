@@ -38,7 +38,7 @@ SHORT_REFERENCES = 500_000
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A trace of requests, also .gz or .zst.")],
     capacity: Annotated[str, typer.Option("--capacity", help="Blocks, bytes (64GiB) or a share (10%).")],
-    policy: Annotated[str, typer.Option("--policy", help=f"One of {', '.join(Policy)}.")] = "LRU",
+    policy: Annotated[str, typer.Option("--policy", help=f"One of {', '.join(Policy)}.")] = "ReuseAware",
     ttl: Annotated[str, typer.Option("--ttl", help="Blocks idle for longer leave, such as 90s.")] = "none",
     eviction_ratio: Annotated[
         str, typer.Option("--eviction-ratio", help="Leave in passes of this share of the cache.")

@@ -14,27 +14,39 @@ import pytest
 from kvtune_agent.exits import ExitCode
 from kvtune_agent.serve import bound_socket
 from kvtune_api.codec import parse_json
+from kvtune_api.knobs import EvictionPolicy
 from kvtune_api.wire import Report, Role, Running
 from tests.agent.samples import BETTER, START, TOKEN, WRITE, push_body, settings
 
-KNOBS = ("--cache-ttl", "30s", "--eviction-ratio", "0.3", "--host-memory", "57Gi")
+KNOBS = ("--cache-ttl", "30s", "--eviction-ratio", "0.3", "--host-memory", "57Gi", "--eviction-policy", "LRU")
 
 
-def command(folder: Path, *extra: str) -> list[str]:
+def command(folder: Path, *extra: str, own_policy: bool = False) -> list[str]:
     token_file = folder / "token"
     token_file.write_text(TOKEN)
     token_file.chmod(0o600)
     files = ("--state-dir", str(folder / "state"), "--token-file", str(token_file))
-    return [sys.executable, "-m", "kvtune_agent", "--name", "a1", *files, *KNOBS, *extra]
+    return [
+        sys.executable,
+        "-m",
+        "kvtune_agent",
+        "--name",
+        "a1",
+        *files,
+        *(KNOBS[:-2] if own_policy else KNOBS),
+        *extra,
+    ]
 
 
 @contextmanager
-def running_agent(folder: Path, *extra: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+def running_agent(
+    folder: Path, *extra: str, own_policy: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """An agent process and a client of it, once it says that it listens."""
     with (
         open(folder / "stderr", "w", encoding="utf-8") as errors,
         subprocess.Popen(
-            command(folder, *extra), stdout=subprocess.PIPE, stderr=errors, text=True
+            command(folder, *extra, own_policy=own_policy), stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process,
     ):
         assert process.stdout is not None
@@ -49,6 +61,11 @@ def running_agent(folder: Path, *extra: str) -> Iterator[tuple[subprocess.Popen[
 
 def running_of(client: httpx.Client) -> Running:
     return parse_json(Running, client.get("/v1/config").content)
+
+
+def test_without_a_policy_of_its_own_it_runs_reuse_aware(tmp_path: Path) -> None:
+    with running_agent(tmp_path, own_policy=True) as (_, client):
+        assert running_of(client).config.eviction_policy is EvictionPolicy.REUSE_AWARE
 
 
 def test_after_kill_9_the_incumbent_is_there_again_and_the_fence_holds(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_the_result_for_a_person(trace: Path, capsys: Capture) -> None:
     assert run(["simulate", str(trace), "--capacity", "3"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines() == [
         "3 requests, 6 blocks, 3 distinct",
-        "LRU with 3 blocks (100.0 % of those)",
+        "ReuseAware with 3 blocks (100.0 % of those)",
         "hit rate of tokens  50.40 %, last half 75.60 %",
         "hit rate of blocks  50.00 %, last half 75.00 %",
         "evicted  0 blocks for room, 0 by TTL; 0 of them were asked for again",
@@ -88,7 +88,7 @@ def test_golden_values_of_the_conversation_trace(
         (["--capacity", "8GiB"], "--capacity: 8 GiB needs the bytes of a token: give a model's shape"),
         (["--capacity", "1KiB", "--bytes-per-token", "4"], "--capacity: 1 KiB holds no block of 2 KiB"),
         (["--capacity", "9", "--policy", "MRU"], "--policy: 'MRU' is not one of LRU, FIFO, "),
-        (["--capacity", "9", "--weights", "to-b"], "--weights: LRU has none, WorkloadAware has"),
+        (["--capacity", "9", "--weights", "to-b"], "--weights: ReuseAware has none, WorkloadAware has"),
         ([*WEIGHTS, "p_reuse_weight=nan"], "--weights: p_reuse_weight: nan is not a number of at least 0"),
         ([*WEIGHTS, "life_weight=-1"], "--weights: life_weight: -1.0 is not a number of at least 0"),
         ([*WEIGHTS, "life_weight=much"], "--weights: life_weight: 'much' is not a number"),
@@ -123,7 +123,7 @@ def test_sizes_in_bytes_and_shares(trace: Path, capsys: Capture) -> None:
     for capacity in ("100%", "6KiB"):
         args = ["simulate", str(trace), "--capacity", capacity, "--bytes-per-token", "4"]
         assert run(args) == ExitCode.OK
-        assert "LRU with 3 blocks (100.0 % of those)" in capsys.readouterr().out
+        assert "ReuseAware with 3 blocks (100.0 % of those)" in capsys.readouterr().out
 
 
 def test_a_capacity_above_the_trace_is_said_and_allowed(trace: Path, capsys: Capture) -> None:

@@ -2,10 +2,10 @@
 
 import math
 
-from kvtune_api.knobs import CacheConfig, Knob
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob
 from kvtune_api.units import Duration
-from kvtune_tuner.configs import distance, same_config, steps_written, with_values
-from tests.tuner.proposal_cases import GIB, made
+from kvtune_tuner.configs import RECENCY, distance, evicts_by, same_config, steps_written, with_values
+from tests.tuner.proposal_cases import GIB, chat_report, made
 
 
 def test_the_same_values_in_other_words_are_the_same_configuration() -> None:
@@ -17,6 +17,15 @@ def test_the_same_values_in_other_words_are_the_same_configuration() -> None:
 def test_distance_is_the_log_of_the_ratio_per_knob() -> None:
     apart = distance(made(30, 0.3, None), made(60, 0.3, 57))
     assert apart == {Knob.CACHE_TTL: math.log(2), Knob.EVICTION_RATIO: 0.0, Knob.HOST_MEMORY: math.inf}
+
+
+def test_a_configuration_without_a_policy_evicts_as_its_agents_say_that_they_do() -> None:
+    ours = chat_report("a", runs=made(policy=EvictionPolicy.REUSE_AWARE))
+    silent = chat_report("b", runs=made())
+    assert evicts_by(made(), [silent, ours]) is EvictionPolicy.REUSE_AWARE
+    assert evicts_by(made(policy=EvictionPolicy.FIFO), [ours]) is EvictionPolicy.FIFO
+    assert evicts_by(made(), [silent]) is None
+    assert evicts_by(made(), []) in RECENCY
 
 
 def test_setting_one_knob_leaves_the_others() -> None:

@@ -143,6 +143,16 @@ def test_auto_follows_small_gains_of_the_model_under_another_policy_than_lru_aft
     assert other.config.tiers == incumbent.tiers
 
 
+def test_agents_that_run_a_policy_nobody_asked_for_count_as_running_it() -> None:
+    numbers = policy(knobs_of(only=NUMERIC))
+    asked = request(numbers, incumbent=made(), reports=_pool(made(policy=OURS)))
+
+    found = propose_by_reuse(asked)
+
+    assert isinstance(found, Candidate)
+    assert found.why.endswith(", as if ReuseAware were LRU")
+
+
 def test_auto_follows_large_gains_of_the_model_under_lru_alone() -> None:
     by = {}
     for incumbent in (made(policy=LRU), made(policy=OURS)):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from kvtune_api.knobs import CacheConfig, EvictionPolicy, point
 from kvtune_api.policy import Prices, Strategy
 from kvtune_api.wire import Report
-from kvtune_tuner.configs import with_values
+from kvtune_tuner.configs import evicts_by, with_values
 from kvtune_tuner.denylist import losses_in_a_row
 from kvtune_tuner.ladder import propose_by_ladder
 from kvtune_tuner.proportional import propose_by_rule
@@ -115,7 +115,7 @@ def _trusted(request: Request, candidate: Candidate) -> bool:
 
     A policy that knows more than recency has already won what a larger tier would win under LRU.
     """
-    match request.incumbent.eviction_policy:
+    match evicts_by(request.incumbent, request.reports):
         case None | EvictionPolicy.LRU:
             return True
         case EvictionPolicy.FIFO:

@@ -1,14 +1,27 @@
 """Compare configurations and change single knobs. Called by the proposers, the deny-list and plan. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kvtune_api import knobs
-from kvtune_api.knobs import CacheConfig, Knob, Point
+from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, Point
+from kvtune_api.wire import Report
 
 _SAME = 1e-9
 """Relative difference below which two values are one: what writing and reading may change."""
+
+
+RECENCY = (None, EvictionPolicy.LRU, EvictionPolicy.FIFO)
+"""Policies that know no more than when a block came or was asked for; None: an engine that tells of none."""
+
+
+def evicts_by(config: CacheConfig, reports: Sequence[Report]) -> EvictionPolicy | None:
+    """Tell the eviction policy of a configuration: its own, else that which agents say they run."""
+    if config.eviction_policy is not None:
+        return config.eviction_policy
+    told = (report.running.config.eviction_policy for report in reports)
+    return next((policy for policy in told if policy is not None), None)
 
 
 def same_value(a: float, b: float) -> bool:

@@ -4,14 +4,16 @@ Used by `begin` before any exposure and by `epochs` again once a run-in has meas
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvtune_api.experiment import GuardrailPlan
 from kvtune_api.experiment_settings import ExperimentSettings, Margins
-from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob, point
+from kvtune_api.knobs import CacheConfig, Knob, point
 from kvtune_api.status import Noise, Pair
+from kvtune_api.wire import Report
 from kvtune_tuner.assign import AgentLoad, Pairing, choose_pairs, match_pairs
+from kvtune_tuner.configs import RECENCY, evicts_by
 from kvtune_tuner.draft import Draft
 from kvtune_tuner.leavers import staying
 from kvtune_tuner.observe import recent_windows
@@ -75,7 +77,7 @@ def designed(draft: Draft, candidate: Candidate, pairs: int, noise: Noise | None
     incumbent = draft.status.incumbent
     assert incumbent is not None, "checked before"
     rate, insert = _rates(draft)
-    fills = [_fill(config, insert) for config in (incumbent, candidate.config)]
+    fills = [_fill(config, draft.reports, insert) for config in (incumbent, candidate.config)]
     washout = washout_s(fills, Bounds(min_s=spec.washout.min.seconds, max_s=spec.washout.max.seconds))
     window = measuring_window_s(
         rate * pairs,
@@ -163,13 +165,13 @@ def _rates(draft: Draft) -> tuple[float, float | None]:
     )
 
 
-def _fill(config: CacheConfig, insert: float | None) -> ArmFill:
+def _fill(config: CacheConfig, reports: Sequence[Report], insert: float | None) -> ArmFill:
     values = point(config)
     return ArmFill(
         ttl_s=values.get(Knob.CACHE_TTL, math.inf),
         capacity_bytes=values.get(Knob.HOST_MEMORY, math.inf),
         insert_bytes_per_s=insert,
-        recency=config.eviction_policy in (None, EvictionPolicy.LRU, EvictionPolicy.FIFO),
+        recency=evicts_by(config, reports) in RECENCY,
     )
 
 

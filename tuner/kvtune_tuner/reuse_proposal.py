@@ -4,7 +4,7 @@ Called by candidate.py first, where agents report reuse ages. The model only pro
 beside the measurement, and after a loss it may only take small steps, then none (experiments.md 10). Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from kvtune_api.knobs import CacheConfig, EvictionPolicy, Knob
 from kvtune_api.policy import Prices, Strategy
+from kvtune_api.wire import Report
 from kvtune_tuner.box import GRID_LEVELS, Box, Side, step_box
-from kvtune_tuner.configs import same_config, steps_written
+from kvtune_tuner.configs import evicts_by, same_config, steps_written
 from kvtune_tuner.denylist import DenyList, denied, losses_in_a_row
 from kvtune_tuner.proposal import MEMORY_OF_LOSSES, Candidate, NotAvailable, NothingToTry, Request
 from kvtune_tuner.reuse_model import (
@@ -154,13 +155,13 @@ def _candidate(request: Request, reuse: Reuse, config: CacheConfig, base: Predic
         why=f"{steps_written(request.incumbent, config)}: from {reuse.touches:.0f} block touches at "
         f"{reuse.agents} agents, predicted hit rate {base.hit_rate:.3f} -> {then.hit_rate:.3f}, "
         f"objective {base.objective:.3f} -> {then.objective:.3f} ({gain:+.3f})"
-        f"{_as_recency(config)}",
+        f"{_as_recency(config, request.reports)}",
         predicted_gain=gain,
         predicted_objective=then.objective,
     )
 
 
-def _as_recency(config: CacheConfig) -> str:
+def _as_recency(config: CacheConfig, reports: Sequence[Report]) -> str:
     """Say that the prediction is of another eviction policy, where it is."""
-    policy = config.eviction_policy
+    policy = evicts_by(config, reports)
     return "" if policy in (None, EvictionPolicy.LRU) else f", as if {policy} were LRU"

@@ -9,8 +9,8 @@ from kvtune_cache.constants import EngineConstants
 from kvtune_cache.guard import GuardRules
 from kvtune_cache.tiers import CacheSettings
 
-OWN = CacheConfig(eviction_policy=EvictionPolicy.LRU, store_threshold=1)
-"""What an engine does of itself: every block is stored, and the least recently used one goes."""
+OWN = CacheConfig(eviction_policy=EvictionPolicy.REUSE_AWARE, store_threshold=1)
+"""What the replay engine does of itself: what stays is what is worth its room, and all is stored at once."""
 
 
 def own_values(config: CacheConfig) -> Mapping[Knob, float]:

@@ -36,7 +36,8 @@ from kvtune_cache.reuse_aware.cells import (
 from kvtune_cache.reuse_aware.classes import UNKNOWN, request_class, told_class
 from kvtune_cache.reuse_aware.cohorts import cohort_of, cohort_slot, end_wait, grow_older, part
 from kvtune_cache.reuse_aware.learning import class_of, close_request, learn, sample, touch_block
-from kvtune_cache.reuse_aware.rival import compare, leave_rival, touch_rival, trim_rival
+from kvtune_cache.reuse_aware.parents import known_prefix, leads_to, take_in
+from kvtune_cache.reuse_aware.rival import leave_rival, touch_rival, trim_rival
 from kvtune_cache.reuse_aware.state import (
     ASIDE,
     BASE,
@@ -45,7 +46,6 @@ from kvtune_cache.reuse_aware.state import (
     DEPARTURES,
     ENDS,
     FOLLOWING,
-    IN_RIVAL,
     LAST,
     LEAF,
     NO_COHORT,
@@ -54,16 +54,12 @@ from kvtune_cache.reuse_aware.state import (
     ROOT,
     SAMPLED,
     SERVED_AT,
-    Blocks,
     Reuse,
 )
 from kvtune_cache.signals import HINT, KIND, NOW, OUTPUT_TOKENS, POSITION
 
 MEMORY: Final = 10
 """For how many departures a block is remembered after its own, in capacities."""
-
-STEPS_UP: Final = 4096
-"""How far to look for a block among those above another one."""
 
 TURN: Final = 1 << 30
 """Departures are numbered up to here, then from 0 again."""
@@ -82,7 +78,7 @@ def reuse_begin(cache: Cache, blocks: Integers, start: int, stop: int) -> None:
     learn(reuse, now)
     sample(reuse, stop - start)
     trim_rival(reuse, resident(cache.table))
-    known = _known(cache, blocks, start, stop)
+    known = known_prefix(cache, blocks, start, stop)
     gap = -1.0
     if known > 0:
         y = blocks[start + known - 1]
@@ -112,19 +108,9 @@ def reuse_miss(cache: Cache, x: int, capacity: int) -> None:
         unlink(table, x)
     link(table, x, RECENT)
     touch_block(reuse, x, cache.request[NOW], int(cache.request[POSITION]))
-    _take_in(reuse, x)
+    take_in(reuse, x)
     if reuse.blocks.children[x] == 0:
         push_leaf(reuse, x, reuse.cohorts.cell[reuse.blocks.cohort[x]])
-
-
-def _take_in(reuse: Reuse, x: int) -> None:
-    """Make a block that has become resident a child of its parent."""
-    blocks = reuse.blocks
-    parent = blocks.parent[x]
-    if parent != NO_BLOCK:
-        blocks.children[parent] += 1
-        if blocks.marks[parent] & LEAF:
-            pull_leaf(reuse, parent)
 
 
 def reuse_takes(cache: Cache, x: int, position: int) -> bool:
@@ -197,9 +183,9 @@ def reuse_adopt(cache: Cache, x: int) -> None:
         reuse.cohorts.members[c] += 1
         reuse.blocks.cohort[x] = c
     touch_rival(reuse, x)
-    if _leads_to(reuse.blocks, x, reuse.blocks.parent[x]):
+    if leads_to(reuse.blocks, x, reuse.blocks.parent[x]):
         reuse.blocks.parent[x] = NO_BLOCK
-    _take_in(reuse, x)
+    take_in(reuse, x)
     if reuse.blocks.children[x] == 0:
         place_leaf(reuse, x)
 
@@ -207,7 +193,7 @@ def reuse_adopt(cache: Cache, x: int) -> None:
 def reuse_trim(cache: Cache, capacity: int) -> None:
     """Forget the blocks since whose departure more others have left than the capacity allows.
 
-    Those of the request being served come first: they may be taken in yet, under their parents.
+    Up to one of the request being served: it may be taken in yet, under its parent.
     """
     blocks, before, departures = cache.reuse.blocks, cache.table.before, cache.reuse.numbers[DEPARTURES]
     end = len(cache.table.where) + GHOST_RECENT
@@ -257,54 +243,3 @@ def _forget(reuse: Reuse, x: int, now: float) -> None:
     leave_rival(reuse, x)
     reuse.blocks.marks[x] = 0
     reuse.blocks.parent[x] = NO_BLOCK
-
-
-def _known(cache: Cache, blocks: Integers, start: int, stop: int) -> int:
-    """Count the blocks of the prefix that are known, and note the parent of each block and how LRU would do.
-
-    A resident block keeps the parent under which it was counted, but for one without any. Nothing comes under
-    what it leads to: requests that are no chains would make blocks that are never leaves.
-    """
-    reuse, where = cache.reuse.blocks, cache.table.where
-    known, whole, hits, rivals = 0, True, 0, 0
-    for i in range(start, stop):
-        x = blocks[i]
-        if hits == i - start and where[x] > RESIDENT:
-            hits += 1
-        if rivals == i - start and reuse.marks[x] & IN_RIVAL:
-            rivals += 1
-        if whole and reuse.cohort[x] != NO_COHORT:
-            known += 1
-        else:
-            whole = False
-        if where[x] > RESIDENT and reuse.parent[x] != NO_BLOCK:
-            continue
-        follows = i > start and not _leads_to(reuse, x, blocks[i - 1])
-        if where[x] <= RESIDENT:
-            reuse.parent[x] = blocks[i - 1] if follows else NO_BLOCK
-        elif follows:
-            _find_parent(cache.reuse, x, blocks[i - 1])
-    compare(cache.reuse, hits - rivals)
-    return known
-
-
-def _leads_to(blocks: Blocks, x: int, y: int) -> bool:
-    """Say whether x has children and y is below it, or too far below anything to say."""
-    if blocks.children[x] == 0:
-        return False
-    for _ in range(STEPS_UP):
-        if y == x:
-            return True
-        if y == NO_BLOCK:
-            return False
-        y = blocks.parent[y]
-    return True
-
-
-def _find_parent(reuse: Reuse, x: int, parent: int) -> None:
-    """Put an adopted block under its parent."""
-    blocks = reuse.blocks
-    blocks.parent[x] = parent
-    blocks.children[parent] += 1
-    if blocks.marks[parent] & LEAF:
-        pull_leaf(reuse, parent)

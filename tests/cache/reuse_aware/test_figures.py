@@ -24,13 +24,12 @@ TRACES = Path(__file__).parents[4] / "shared/traces"
 
 TARGETS = {
     "mooncake_conversation_trace.jsonl.gz": {0.01: 11.5, 0.02: 16.0, 0.05: 24.5, 0.10: 31.5},
-    "mooncake_synthetic_trace.jsonl.gz": {0.01: 6.5, 0.10: 42.0, 0.40: 80.0},
-    "agentic_dev_requests.jsonl.gz": {0.002: 23.3, 0.005: 50.6, 0.01: 75.6},
+    "mooncake_synthetic_trace.jsonl.gz": {0.01: 7.5, 0.10: 42.0, 0.40: 80.0},
+    "agentic_dev_requests.jsonl.gz": {0.002: 32.0, 0.005: 56.5, 0.01: 77.5},
     "ragpulse_0_trace.jsonl.gz": {20: 31.0},
 }
 """Capacities as shares of the distinct blocks or in blocks, and the hit rate to reach there, per cent of the
-tokens of the last half. Synthetic at 1 % should reach 7.5 (cache.md) and does not: half a point there is a
-matter of ties and of where bins begin."""
+tokens of the last half. Of agentic cache.md asks for 23.3, 50.6 and 75.6."""
 
 
 def served(requests: Requests, policy: int, capacity: int) -> list[int]:
@@ -128,4 +127,4 @@ def test_it_reaches_its_targets_on_the_traces(name: str, share: float) -> None:
 
 def test_it_reaches_its_target_with_stop_reasons() -> None:
     requests = trace("agentic_dev_requests.jsonl.gz")
-    assert last_half(requests, REUSE_AWARE, blocks_of(requests, 0.01)) >= 76.4
+    assert last_half(requests, REUSE_AWARE, blocks_of(requests, 0.01)) >= 79.0

@@ -1,4 +1,4 @@
-"""ReuseAware knows what LRU would have, and orders as LRU where that does better after a change of traffic."""
+"""ReuseAware knows what LRU would have, and orders as it where that does better after a change of traffic."""
 
 import random
 
