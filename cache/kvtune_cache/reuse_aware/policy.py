@@ -1,7 +1,8 @@
 """ReuseAware: the leaf of least index leaves, the index being learned from every touch.
 
-Known blocks are the resident ones and a memory of those that left, ten times the capacity. A block is a leaf
-where none that came after it in a request is resident, so that no block outlives what is needed to reach it.
+A block that is worth less than what would have to leave for it is left out. Known blocks are the resident
+ones and a memory of those that left or were left out, ten times the capacity. A block is a leaf where none
+that came after it in a request is resident, so that no block outlives what is needed to reach it.
 """
 
 from typing import Final
