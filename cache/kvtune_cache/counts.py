@@ -20,4 +20,4 @@ WRITTEN: Final = 8
 REFUSED: Final = 9
 COUNTS: Final = 10
 """Passes of batch eviction; the blocks that they have freed; blocks taken in; askings for blocks that were
-left out, because they had not been asked for often enough or were worth less than what would have to leave."""
+left out, because they were not asked for often enough or are worth less than what would have to leave."""

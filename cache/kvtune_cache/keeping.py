@@ -131,10 +131,11 @@ def _make_room(cache: Cache, rules: Rules, blocks: Integers, start: int, first: 
 
 
 def _pass_by(cache: Cache, rules: Rules, x: int, position: int) -> None:
-    """Leave a block of a request out."""
+    """Leave a block of a request out; one that was not asked for often enough is not seen by the policy."""
     cache.request[POSITION] = position
     _count_wanted(cache, x)
-    pass_by(rules.policy, cache, x, rules.capacity)
+    if _is_wanted(cache.asked, rules.store_threshold, x):
+        pass_by(rules.policy, cache, x, rules.capacity)
     cache.counts[REFUSED] += 1
 
 

@@ -14,8 +14,10 @@ from kvtune_cache.eviction.names import LRU, REUSE_AWARE, WORKLOAD_AWARE
 from kvtune_cache.eviction.policy import adopt
 from kvtune_cache.expiry import is_kept, newer, note_taken, oldest
 from kvtune_cache.recent import Recent
+from kvtune_cache.reuse_aware.cohorts import settle
 from kvtune_cache.reuse_aware.persistence import restore
 from kvtune_cache.reuse_aware.start import clear_blocks
+from kvtune_cache.reuse_aware.state import SERVED_AT
 from kvtune_cache.signals import NOW
 from kvtune_cache.tier import cache_below
 
@@ -94,6 +96,7 @@ def _take_along(cache: Cache, fresh: Cache, policy: int) -> None:
         _copy(learned.fit.survival, room.fit.survival)
     elif policy == REUSE_AWARE:
         parts, new = cache.reuse, fresh.reuse
+        settle(parts, parts.reals[SERVED_AT])  # nobody waits in the new one
         for values, into in zip((*parts.cells, *parts.classes), (*new.cells, *new.classes), strict=True):
             _copy(cast(MutableSequence[float], values), cast(MutableSequence[float], into))
         _copy(cache.reuse.numbers, fresh.reuse.numbers)

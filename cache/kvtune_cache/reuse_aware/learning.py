@@ -55,7 +55,7 @@ LOOK_EVERY: Final = 25
 
 STARTLING: Final = 2.0
 STARTLED_FITS: Final = 3
-"""Above the first, a lead of LRU up to the second fit after this one is held to be its consequence."""
+"""Above the first, a lead of LRU up to the third fit after this one is held to be its consequence."""
 
 LEFT_TO_LRU: Final = 0.05
 """Share of what was learned that is left when LRU is followed."""
@@ -167,7 +167,9 @@ def learn(reuse: Reuse, now: float) -> None:
         if request >= numbers[NEXT_FIT] or surprise > SURPRISE:
             _fit_again(reuse, surprise)
     if is_behind(reuse):
+        settle(reuse, now)
         _fade(reuse, LEFT_TO_LRU)
+        remember(reuse)
         follow(reuse)
         numbers[OFTEN_UNTIL] = request + OFTEN
         numbers[NEXT_FIT] = request + FIRST_FITS_EVERY

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kvtune_cache.blocks import GHOST_RECENT, RESIDENT, resident
+from kvtune_cache.blocks import GHOST_RECENT, NOWHERE, RESIDENT, resident
 from kvtune_cache.cache import Cache, plain_cache
 from kvtune_cache.counts import LEFT, PASSES, PRESSURE, REFUSED, WANTED, WRITTEN
 from kvtune_cache.eviction.names import LRU, REUSE_AWARE
@@ -106,3 +106,12 @@ def test_what_had_left_and_is_left_out_when_it_is_asked_for_again_was_wanted_onc
 def test_without_pins_everything_is_taken_in() -> None:
     requests = sessions(5, 800, only_long_answers)
     assert learned_by(Rules(REUSE_AWARE, 150, pins=0), requests).counts[REFUSED] == 0
+
+
+def test_what_a_threshold_refuses_is_not_seen_wherever_it_stands() -> None:
+    requests = sessions(3, 500, only_long_answers)
+    rules = Rules(REUSE_AWARE, 150, store_threshold=2)
+    cache = learned_by(rules, requests)
+    once = [x for x, count in enumerate(cache.asked) if count == 1]
+    assert len(once) > 100
+    assert all(cache.table.where[x] == NOWHERE and cache.reuse.blocks.marks[x] == 0 for x in once)

@@ -1,5 +1,7 @@
 """ReuseAware keeps its state sound whatever is asked of it, and keeps parents as long as their children."""
 
+from math import inf
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,9 +10,10 @@ from kvtune_cache.cache import plain_cache
 from kvtune_cache.eviction.policy import REUSE_AWARE, adopt, drop, evict
 from kvtune_cache.requests import Requests, serve, serve_all
 from kvtune_cache.reuse_aware.policy import reuse_forget, reuse_trim
-from kvtune_cache.reuse_aware.state import LEAF
+from kvtune_cache.reuse_aware.state import AGES, BINS, LEAF, USED
 from kvtune_cache.rules import Rules
 from kvtune_cache.signals import NOW
+from kvtune_cache.tiers import CacheSettings, TieredCache
 from tests.cache.reuse_aware.states import assert_sound_state, sessions
 from tests.cache.streams import CHAINS, assert_sound, chained, distinct, packed
 
@@ -173,3 +176,20 @@ def test_a_long_request_that_is_there_costs_a_few_looks_at_parents_a_block() -> 
         parents.reads = 0
         assert serve(cache, Rules(REUSE_AWARE, length), requests, r) == (length if r else 0)
         assert parents.reads <= 6 * length
+
+
+def test_more_room_for_numbers_leaves_what_was_learned_as_it_was() -> None:
+    settings = CacheSettings(ttl_seconds=inf, eviction_ratio=0.05, host_blocks=300, policy="ReuseAware")
+    cache, now, fresh = TieredCache(20, settings), 0.0, 0
+    room, grown = cache.numbering.room, 0
+    for r in range(1, 200):
+        now += 86_400.0 if r == 54 else 0.5
+        length = 20 if r > 50 else 10
+        cache.process(list(range(fresh, fresh + length)), now, output_tokens=20)
+        fresh += length
+        grown, room = grown + (cache.numbering.room != room), cache.numbering.room
+        reuse = cache.host.cache.reuse
+        assert (
+            min(reuse.cells.rate[s * BINS + b] for s in range(reuse.numbers[USED]) for b in range(AGES)) > 0
+        )
+    assert grown > 0

@@ -2,12 +2,32 @@
 
 import random
 
+import pytest
+
 from kvtune_cache.blocks import RESIDENT, resident
 from kvtune_cache.cache import Cache, plain_cache
+from kvtune_cache.counts import LEFT, TTL
 from kvtune_cache.eviction.names import LRU, REUSE_AWARE
 from kvtune_cache.requests import Requests, serve, serve_all
+from kvtune_cache.reuse_aware.cohorts import settle
+from kvtune_cache.reuse_aware.learning import (
+    LEFT_TO_LRU,
+    STARTLING,
+    close_request,
+    learn,
+    surprise_of,
+)
 from kvtune_cache.reuse_aware.rival import FIRST_SPAN, SPAN_GROWTH, compare, follow, trim_rival
-from kvtune_cache.reuse_aware.state import BEHIND, FOLLOWING, REQUESTS, SPAN, UNTIL, Reuse
+from kvtune_cache.reuse_aware.state import (
+    BEHIND,
+    FOLLOWING,
+    NEXT_FIT,
+    REQUESTS,
+    SPAN,
+    STARTLED,
+    UNTIL,
+    Reuse,
+)
 from kvtune_cache.rules import Rules
 from tests.cache.reuse_aware.adversaries import Traffic, after, loop, sessions_of
 from tests.cache.reuse_aware.states import rival_blocks, sessions
@@ -34,8 +54,9 @@ def test_what_expires_leaves_the_rival_too() -> None:
     rules = Rules(REUSE_AWARE, 150, ttl_seconds=20.0)
     for r in range(300):
         serve(cache, rules, requests, r)
-        trim_rival(cache.reuse, resident(cache.table))
-        assert len(rival_blocks(cache)) <= resident(cache.table)
+        expired = {x for x, reason in enumerate(cache.left) if reason == TTL}
+        assert expired.isdisjoint(rival_blocks(cache))
+    assert cache.counts[LEFT + TTL] > 100
 
 
 def followed(requests: Requests, capacity: int) -> list[int]:
@@ -58,6 +79,24 @@ def test_after_a_loop_it_leaves_it_to_lru_for_a_time() -> None:
     change = len(looping.times)
     assert change < began < change + 400
     assert ended == began + FIRST_SPAN
+
+
+def test_what_is_left_when_it_leaves_it_to_lru_is_no_surprise_by_itself() -> None:
+    requests = sessions(6, 700, by_chance)
+    cache = plain_cache(distinct(requests), REUSE_AWARE)
+    for r in range(700):
+        serve(cache, Rules(REUSE_AWARE, 150), requests, r)
+    reuse = cache.reuse
+    close_request(reuse)
+    settle(reuse, requests.times[-1])
+    events, exposure = sum(reuse.cells.events), sum(reuse.cells.exposure)
+    reuse.numbers[STARTLED], reuse.numbers[NEXT_FIT] = 1, 10**6
+    reuse.reals[BEHIND] = -1e6
+    learn(reuse, requests.times[-1])
+    assert reuse.numbers[FOLLOWING] == 1
+    assert sum(reuse.cells.events) == pytest.approx(LEFT_TO_LRU * events)
+    assert sum(reuse.cells.exposure) == pytest.approx(LEFT_TO_LRU * exposure)
+    assert surprise_of(reuse) < STARTLING
 
 
 def test_it_does_not_where_returns_are_chance_alone() -> None:
