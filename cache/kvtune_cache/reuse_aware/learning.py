@@ -57,7 +57,7 @@ STARTLING: Final = 2.0
 STARTLED_FITS: Final = 3
 """Above the first, a lead of LRU up to the third fit after this one is held to be its consequence."""
 
-LEFT_TO_LRU: Final = 0.05
+LEFT_TO_LRU: Final = 0.01
 """Share of what was learned that is left when LRU is followed."""
 
 OFTEN: Final = 200

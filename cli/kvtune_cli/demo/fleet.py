@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtune_api.knobs import CacheConfig
+from kvtune_api.knobs import CacheConfig, EvictionPolicy
 from kvtune_api.wire import GRID_SECONDS
 from kvtune_cli.clock import unix_seconds
 from kvtune_cli.demo.options import PREFILL_SECONDS, TICK_SECONDS, WORKLOAD, DemoOptions
@@ -17,6 +17,9 @@ LEAD_SECONDS = 10.0
 """Wall seconds from the first agent's start to scaled second 0: starting and feeding take about that."""
 
 PREFILL_LIMIT_SECONDS = 120.0
+
+UNTUNED = EvictionPolicy.LRU
+"""What agents run under a policy that does not tune it: the best static value is searched under it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ async def _agent(fleet: Fleet, name: str, config: CacheConfig) -> Child:
         *("--cache-ttl", str(config.cache_ttl)),
         *("--eviction-ratio", str(config.eviction_ratio)),
         *("--host-memory", str(host) if host else "64Gi"),
-        *(("--eviction-policy", str(config.eviction_policy)) if config.eviction_policy else ()),
+        *("--eviction-policy", str(config.eviction_policy or UNTUNED)),
         *(("--store-threshold", str(config.store_threshold)) if config.store_threshold else ()),
         *("--preset", TRACE_PRESET if fleet.options.trace else PRESET),
         *("--origin", str(fleet.origin)),
