@@ -35,7 +35,7 @@ expectation."""
 SPREAD_EVENTS: Final = 20.0
 """Blocks by which a class' design effect is shrunk to that of all."""
 
-SWEEPS: Final = 3
+SWEEPS: Final = 2
 LEAST_FACTOR, MOST_FACTOR = 0.02, 50.0
 MOST_HAZARD: Final = 30.0
 """Touches expected in one bin beyond which more make no difference."""
@@ -144,9 +144,11 @@ def _sum_levels(reuse: Reuse, axis: int) -> None:
         spread = spread_of(reuse, slot)
         at = levels[slot * AXES + axis] * GROUPS
         for i in range(slot * GROUPS, slot * GROUPS + GROUPS):
-            sums[at] += events[i]
-            sums[size + at] += expected[i] * factor[i]
-            sums[2 * size + at] += spread * events[i]
+            if expected[i] > 0.0:
+                sums[size + at] += expected[i] * factor[i]
+                if events[i] > 0.0:
+                    sums[at] += events[i]
+                    sums[2 * size + at] += spread * events[i]
             at += 1
 
 

@@ -228,11 +228,11 @@ def surprise_of(reuse: Reuse) -> float:
     seen_events, seen_exposure = cells.seen_events, cells.seen_exposure
     for slot in range(reuse.numbers[USED]):
         for b in range(AGES):
-            cell, i = slot * BINS + b, group[b]
-            sums[i] += events[cell] - seen_events[cell]
+            cell = slot * BINS + b
             waited = exposure[cell] - seen_exposure[cell]
             if waited > 0.0:
-                sums[GROUPS + i] += rate[cell] * waited
+                sums[group[b]] += events[cell] - seen_events[cell]
+                sums[GROUPS + group[b]] += rate[cell] * waited
     total = 0.0
     for i in range(GROUPS):
         came, expected = sums[i], sums[GROUPS + i]
