@@ -35,7 +35,7 @@ expectation."""
 SPREAD_EVENTS: Final = 20.0
 """Blocks by which a class' design effect is shrunk to that of all."""
 
-SWEEPS: Final = 2
+SWEEPS: Final = 3
 LEAST_FACTOR, MOST_FACTOR = 0.02, 50.0
 MOST_HAZARD: Final = 30.0
 """Touches expected in one bin beyond which more make no difference."""
