@@ -86,7 +86,7 @@ def _agent(workload: Workload, config: CacheConfig) -> Iterator[tuple[str, int]]
             sys.executable, "-m", "kvtune_agent", "--name", "bench", "--cache-ttl", str(config.cache_ttl),
             "--eviction-ratio", str(config.eviction_ratio), "--host-memory", str(config.tiers.host_memory),
             "--state-dir", str(Path(folder) / "state"), "--token-file", str(token),
-            "--preset", workload.constants.name,
+            "--preset", workload.constants.name, "--eviction-policy", "LRU",
         ]  # fmt: skip
         agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
