@@ -66,8 +66,5 @@ def leads_to(blocks: Blocks, x: int, y: int) -> bool:
 
 def _find_parent(reuse: Reuse, x: int, parent: int) -> None:
     """Put an adopted block under its parent."""
-    blocks = reuse.blocks
-    blocks.parent[x] = parent
-    blocks.children[parent] += 1
-    if blocks.marks[parent] & LEAF:
-        pull_leaf(reuse, parent)
+    reuse.blocks.parent[x] = parent
+    take_in(reuse, x)

@@ -115,7 +115,7 @@ def reuse_miss(cache: Cache, x: int, capacity: int) -> None:
 
 
 def reuse_takes(cache: Cache, x: int, position: int) -> bool:
-    """Say whether a block is worth more than the leaf that would have to leave for it."""
+    """Say whether a block is worth at least as much as the leaf that would have to leave for it."""
     reuse = cache.reuse
     if _next_leaf(cache) == NO_BLOCK or reuse.numbers[FOLLOWING] == 1:
         return True
